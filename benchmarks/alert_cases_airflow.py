@@ -11,7 +11,7 @@ from functools import partial
 import psutil
 
 from benchmarks.alert_bench import NAME, Bench, Times, await_, measure
-from kafka_replication.config.names import WATCH_DAG
+from kafka_replication.config.values.names import WATCH_DAG
 from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowStandalone
 from stack.errors import StackError

@@ -34,9 +34,9 @@ from kafka_replication.kafka.engines import ENGINES
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
 from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.worker import worker
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 from stack.artifacts import kafka_jars

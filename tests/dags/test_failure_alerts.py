@@ -17,7 +17,7 @@ import pytest
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.orchestration import alerts
+from kafka_replication.orchestration.alerting import alerts
 from kafka_replication.orchestration.task_run import failure
 from kafka_replication.store import open_store
 from stack.ports import LOOPBACK

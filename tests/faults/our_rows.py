@@ -11,7 +11,7 @@ import psutil
 
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.runtime.events import Event
-from kafka_replication.spark.local import DAEMON
+from kafka_replication.spark.host.local import DAEMON
 from stack.kafka_cluster import start_all
 from tests.faults import profiles
 from tests.faults.attempt import Attempt

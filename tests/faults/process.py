@@ -25,8 +25,8 @@ from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher
-from kafka_replication.spark.submit import terminal_launcher
-from kafka_replication.spark.worker import replicate
+from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.worker.worker import replicate
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.faults import mutations

@@ -25,7 +25,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime.deadline import NEVER
-from kafka_replication.spark import worker
+from kafka_replication.spark.worker import worker
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.scenario import Addresses, Cluster, Scenario, numbered

@@ -12,8 +12,8 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark import small_ranges
-from kafka_replication.spark.worker import WorkerJob
+from kafka_replication.spark.worker import small_ranges
+from kafka_replication.spark.worker.worker import WorkerJob
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
 

@@ -331,7 +331,7 @@ def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes
 ) -> None:
     pair.fill_the_target()
     pair.produce(200)
-    handler, log = Withdrawing(pair, side, acl), logging.getLogger("kafka_replication.spark.worker")
+    handler, log = Withdrawing(pair, side, acl), logging.getLogger("kafka_replication.spark.worker.worker")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:

@@ -13,7 +13,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runs.replicate.bookkeeping import Bookkeeper
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.steps import prepare
-from kafka_replication.spark import worker
+from kafka_replication.spark.worker import worker
 from tests.support.actions import put
 from tests.support.scenario import Scenario, numbered
 

@@ -13,7 +13,7 @@ import pytest
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
 from kafka_replication.spark.jobs import JobEnd
-from kafka_replication.spark.submit import terminal_launcher
+from kafka_replication.spark.submitting.submit import terminal_launcher
 from kafka_replication.spark.training import job
 from stack.ports import free_ports
 from tests.spark.standalone_master import Master, standalone_master

@@ -11,7 +11,7 @@ import pytest
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submit import terminal_launcher
+from kafka_replication.spark.submitting.submit import terminal_launcher
 from tests.contract.launcher.conformance import Subject, check_launcher, check_names_what_is_missing, range_job
 from tests.spark.pythons import python_without
 from tests.support.leases import holder_of

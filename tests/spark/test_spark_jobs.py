@@ -20,7 +20,7 @@ import pytest
 
 from kafka_replication.runtime.events import Event
 from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.local import DAEMON
+from kafka_replication.spark.host.local import DAEMON
 from tests.spark.installation import build, files, install
 from tests.spark.pythons import python_without
 from tests.support.processes import command, is_alive

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submit import PY_FILES, terminal_launcher
+from kafka_replication.spark.submitting.submit import PY_FILES, terminal_launcher
 from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Scenario, numbered
 

@@ -11,9 +11,9 @@ from typing import Self
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
-from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import RESULTS, Job, JobEnd, RangeResult, RangeTask, died
 from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.spark.worker import worker
 from kafka_replication.verification.read_back import ReadBackTask
 from tests.support.waiting import SAFETY
 

@@ -14,7 +14,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime import stopping
-from kafka_replication.spark.submit import terminal_launcher
+from kafka_replication.spark.submitting.submit import terminal_launcher
 from kafka_replication.store import open_store
 from tests.support.scenario import Addresses
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.config.combinations import render
-from kafka_replication.config.file import parse_replication
+from kafka_replication.config.reading.file import parse_replication
 from kafka_replication.model.combinations import AXES, CHANGED, RULES, Axis, refusal
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import FUNCTION, MAP

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.config import reference as config_reference
-from kafka_replication.config.names import is_pattern, target_problem, topic_problem
-from kafka_replication.config.schedule import PRESETS, check_schedule
-from kafka_replication.config.section import Section
-from kafka_replication.config.shape import fields_of, section_of
+from kafka_replication.config.reading.shape import fields_of, section_of
+from kafka_replication.config.sections.base import Section
+from kafka_replication.config.values.names import is_pattern, target_problem, topic_problem
+from kafka_replication.config.values.schedule import PRESETS, check_schedule
 from kafka_replication.model.errors import BadInput, ConfigError
 from kafka_replication.model.failures import FailureKind
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.config.failures import Failures, Policy
+from kafka_replication.config.sections.failures import Failures, Policy
 from kafka_replication.model.failures import FailureKind
 from tests.support.simulated_copy import World, assert_consistent, copier, opened, task, until_settled
 

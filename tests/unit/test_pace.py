@@ -13,7 +13,7 @@ from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job
-from kafka_replication.spark.small_ranges import frugal
+from kafka_replication.spark.worker.small_ranges import frugal
 
 
 class Time:

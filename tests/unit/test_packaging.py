@@ -20,7 +20,7 @@ from kafka_replication.cli import notifiers
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import extras
-from kafka_replication.spark import submit
+from kafka_replication.spark.submitting import submit
 from tests.unit.test_lock import pins
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import PipelineDefinition
-from kafka_replication.config.failures import Policy
+from kafka_replication.config.sections.failures import Policy
 from kafka_replication.copying.pipeline import Piped, Pipeline, load
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC, Origin, readable
 from kafka_replication.ledger.entries import FailedRecord, Ids, Receipt

@@ -15,9 +15,9 @@ import kafka_replication
 from kafka_replication.config import Copy
 from kafka_replication.connections.definition import Definition
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.orchestration.notifiers import NotifierChannel
-from kafka_replication.orchestration.notify import REQUEST
-from kafka_replication.orchestration.notify import Request as NotifyRequest
+from kafka_replication.orchestration.alerting.notifiers import NotifierChannel
+from kafka_replication.orchestration.alerting.notify import REQUEST
+from kafka_replication.orchestration.alerting.notify import Request as NotifyRequest
 from kafka_replication.spark.jobs import JOB, Job
 from kafka_replication.wire.security import Security
 
@@ -26,7 +26,7 @@ HOLDING = {"some.password": SECRET}
 # What a person wrote for readers, and what the ledger and Kafka hold: no setting of a client.
 NO_SECRETS = frozenset(
     {
-        "config.yaml.Tree.value",
+        "config.reading.yaml.Tree.value",
         "kafka.diagnosis.translate.Asked.settings",
         "ledger.codec._Form.optional",
         "ledger.placement.UnknownPlacement.content",

@@ -20,7 +20,7 @@ from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.run_status import RunAtWork
 from kafka_replication.runs.run import Run
-from kafka_replication.spark import output
+from kafka_replication.spark.submitting import output
 from tests.support.leases import NoLease
 
 SETTINGS = Replication.model_validate(

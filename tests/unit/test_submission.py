@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.spark import local, submit
-from kafka_replication.spark.environment import without_secrets
-from kafka_replication.spark.submit import TerminalSubmission
-from kafka_replication.spark.workspace import PACKAGE, Workspace, workspace
+from kafka_replication.spark.host import local
+from kafka_replication.spark.host.environment import without_secrets
+from kafka_replication.spark.host.workspace import PACKAGE, Workspace, workspace
+from kafka_replication.spark.submitting import submit
+from kafka_replication.spark.submitting.submit import TerminalSubmission
 
 CLUSTERS = ["spark://master:7077", "yarn", "k8s://https://kube:443", "local-cluster[2,1,1024]"]
 JAVA = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_LAUNCHER_OPTS")
@@ -43,7 +44,7 @@ def test_a_cluster_gets_the_package_as_a_zip_and_nothing_of_local_mode(master: s
     with workspace() as here:
         argv = command(here, master, {})
         assert argv[argv.index("--py-files") + 1] == str(here.package)
-        assert "kafka_replication/spark/worker.py" in zipfile.ZipFile(here.package).namelist()
+        assert "kafka_replication/spark/worker/worker.py" in zipfile.ZipFile(here.package).namelist()
         assert not here.links.exists()
         text = " ".join(argv)
         assert "extraJavaOptions" not in text and local.DAEMON not in text and "-XX:" not in text

@@ -17,11 +17,11 @@ import pytest
 from kafka_replication.config import Copy
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
-from kafka_replication.spark import workspace as module
 from kafka_replication.spark.channel import listen
+from kafka_replication.spark.host import workspace as module
+from kafka_replication.spark.host.workspace import Workspace, workspace
 from kafka_replication.spark.jobs import Job
-from kafka_replication.spark.submit import SubmitLauncher
-from kafka_replication.spark.workspace import Workspace, workspace
+from kafka_replication.spark.submitting.submit import SubmitLauncher
 
 JOB = Job(replication="orders-dr", run_id="run-1", source={}, target={}, settings=Copy())
 

@@ -14,7 +14,7 @@ import typer
 from kafka_replication import documents
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
-from kafka_replication.config.file import load_replication
+from kafka_replication.config.reading.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner

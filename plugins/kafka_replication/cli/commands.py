@@ -23,7 +23,7 @@ from kafka_replication.cli.command_frame import File, Json, failure
 from kafka_replication.cli.command_frame import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.cli.repair import repaired
-from kafka_replication.config.time import parse_time
+from kafka_replication.config.values.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import plan_codec

@@ -1,5 +1,5 @@
 """Airflow's notifiers as channels of alerts on the command line. Each delivery is a process of its own; see
-`orchestration.notify`.
+`orchestration.alerting.notify`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pydantic import ValidationError
 from kafka_replication.alerting.channels import WITHOUT_APPRISE, Channel
 from kafka_replication.alerting.text import Message
 from kafka_replication.config import Replication
-from kafka_replication.config.alerts import Notifier
+from kafka_replication.config.sections.alerts import Notifier
 from kafka_replication.model.errors import NotDelivered, ReplicationError
-from kafka_replication.orchestration.notify import ANSWER, REQUEST, Request
+from kafka_replication.orchestration.alerting.notify import ANSWER, REQUEST, Request
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runtime import extras
 
 SECONDS = 60.0  # importing Airflow takes some of them
-_CHILD = (sys.executable, "-m", "kafka_replication.orchestration.notify")
+_CHILD = (sys.executable, "-m", "kafka_replication.orchestration.alerting.notify")
 
 
 @dataclass(frozen=True, slots=True)

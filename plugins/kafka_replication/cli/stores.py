@@ -10,7 +10,7 @@ import typer
 
 from kafka_replication.connections.environment import STORE_URL
 from kafka_replication.planning.findings import Finding
-from kafka_replication.spark.workspace import workspace
+from kafka_replication.spark.host.workspace import workspace
 from kafka_replication.store import is_there, open_empty, open_store, shown, why_not_writable
 from kafka_replication.watermarks.store import WatermarkStore
 

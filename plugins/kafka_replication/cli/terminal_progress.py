@@ -30,7 +30,7 @@ from kafka_replication.reporting.table import amount
 from kafka_replication.runs.report.partition_status import standing, without_target
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.output import OutputFile
+from kafka_replication.spark.submitting.output import OutputFile
 
 WATCH_SECONDS = 2.0
 Result = tuple[Any, str, int]  # the document, its text, and the exit code
@@ -64,7 +64,7 @@ def _end(output: OutputFile, code: int) -> None:
 
 
 def launcher_for(replication: Replication, output: OutputFile | None) -> Launcher:
-    from kafka_replication.spark.submit import terminal_launcher
+    from kafka_replication.spark.submitting.submit import terminal_launcher
 
     connection = EnvironmentConnections().spark(replication.spark.connection)
     return terminal_launcher(connection, replication.spark.conf, output)

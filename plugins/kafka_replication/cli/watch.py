@@ -19,7 +19,7 @@ from kafka_replication.alerting.values import Decision, OpenCause
 from kafka_replication.cli import notifiers
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.config import Replication
-from kafka_replication.config.file import load_replication
+from kafka_replication.config.reading.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text

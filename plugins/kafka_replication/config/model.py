@@ -1,7 +1,7 @@
-"""One replication as a typed, frozen value: the top level of a file. `topics`, `working`, `alerts` have its sections.
+"""One replication as a typed, frozen value: the top level of a file. `sections` has those below it.
 
-Values that do not fit raise ``pydantic.ValidationError``. Code that reads files uses `kafka_replication.config.file`,
-which turns that into a `ConfigError` with file, line and key.
+Values that do not fit raise ``pydantic.ValidationError``. Code that reads files uses `config.reading.file`, which turns
+that into a `ConfigError` with file, line and key.
 docs/configuration.md is generated from the descriptions here.
 """
 
@@ -14,16 +14,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from kafka_replication.config import names
-from kafka_replication.config.alerts import Alerts
-from kafka_replication.config.expression import check_expression
-from kafka_replication.config.failures import Failures
-from kafka_replication.config.pipeline import PipelineDefinition
-from kafka_replication.config.run_sections import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
-from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
-from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag, Text, Whole, listed
-from kafka_replication.config.time import parse_start
-from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
+from kafka_replication.config.sections.alerts import Alerts
+from kafka_replication.config.sections.base import DAY, PartitionNumber, Section, Tag, Text, Whole, listed
+from kafka_replication.config.sections.failures import Failures
+from kafka_replication.config.sections.pipeline import PipelineDefinition
+from kafka_replication.config.sections.run import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
+from kafka_replication.config.sections.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
+from kafka_replication.config.values import names
+from kafka_replication.config.values.expression import check_expression
+from kafka_replication.config.values.schedule import WITHOUT_INTERVALS, check_schedule
+from kafka_replication.config.values.time import parse_start
 from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError

@@ -11,8 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from kafka_replication.config import PipelineDefinition
-from kafka_replication.config.expression import parse
-from kafka_replication.config.names import PROVENANCE
+from kafka_replication.config.values.expression import parse
+from kafka_replication.config.values.names import PROVENANCE
 from kafka_replication.copying.functions import hash_of, imported, transforming
 from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
 from kafka_replication.ledger.entries import Transform

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
-from kafka_replication.config.failures import Failures
+from kafka_replication.config.sections.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
 from kafka_replication.copying.turns import Exact, Turns

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kafka_replication.config.expression import Expression, reason
+from kafka_replication.config.values.expression import Expression, reason
 from kafka_replication.sinks.port import Record, size_of
 
 # The headers that `provenance` adds, one of each for every replication that a record went through, the first one first.
@@ -78,7 +78,7 @@ def filtering(expression: Expression) -> Step:
     return step
 
 
-# The document that a filter sees; `config.expression.FIELDS` are its keys.
+# The document that a filter sees; `config.values.expression.FIELDS` are its keys.
 DOCUMENT: Mapping[str, Callable[[Record, Origin], object]] = {
     "key": lambda record, _: readable(record[2]),
     "value": lambda record, _: readable(record[3]),

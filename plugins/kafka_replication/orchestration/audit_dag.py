@@ -8,12 +8,13 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import AUDIT_SUFFIX
+from kafka_replication.config.values.names import AUDIT_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
-from kafka_replication.orchestration import form, task_run
+from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.operators import StepOperator
+from kafka_replication.orchestration.pages import form
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,9 +5,9 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 
 from kafka_replication.config import Replication
-from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator
-from kafka_replication.orchestration.doc_md import backfill_md
+from kafka_replication.orchestration.pages import form
+from kafka_replication.orchestration.pages.doc_md import backfill_md
 from kafka_replication.orchestration.tasks import add_tasks, default_args
 
 SUFFIX = ".backfill"

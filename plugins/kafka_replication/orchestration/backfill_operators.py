@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
-from kafka_replication.orchestration import form, task_run
+from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import SUMMARY, StepOperator
+from kafka_replication.orchestration.pages import form
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 
 if TYPE_CHECKING:

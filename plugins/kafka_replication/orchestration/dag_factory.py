@@ -9,10 +9,10 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
-from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.operators import PlanOperator
+from kafka_replication.orchestration.pages import form
+from kafka_replication.orchestration.pages.doc_md import doc_md
 from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
 from kafka_replication.planning.backfill.backfill_request import LATEST
 

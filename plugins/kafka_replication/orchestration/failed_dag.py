@@ -8,14 +8,15 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import FAILED_SUFFIX
+from kafka_replication.config.values.names import FAILED_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
-from kafka_replication.orchestration import form, task_run
+from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.operators import StepOperator
+from kafka_replication.orchestration.pages import form
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

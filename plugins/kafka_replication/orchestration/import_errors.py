@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafka_replication.config import Replication
-from kafka_replication.config.alerts import Alerts
-from kafka_replication.config.file import Broken, load_all
+from kafka_replication.config.reading.file import Broken, load_all
+from kafka_replication.config.sections.alerts import Alerts
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import alerts
+from kafka_replication.orchestration.alerting import alerts
 
 
 def good_replications(folder: Path) -> list[Replication]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from kafka_replication.copying.engine import CopyResult
-    from kafka_replication.orchestration.spark_hook import HookSubmission
+    from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
     from kafka_replication.runs import steps
     from kafka_replication.spark.launcher import Launcher
     from kafka_replication.verification.verify import VerifyResult
@@ -71,8 +71,8 @@ class ReplicateOperator(SparkSubmitOperator):
 
     def launcher(self) -> Launcher:
         """A launcher that submits this task's jobs."""
-        from kafka_replication.orchestration.spark_hook import HookSubmission
-        from kafka_replication.spark.submit import SubmitLauncher
+        from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
+        from kafka_replication.spark.submitting.submit import SubmitLauncher
 
         self._submission = HookSubmission(self.replication)
         return SubmitLauncher(self._submission)

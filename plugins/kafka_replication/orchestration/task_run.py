@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import parse_time
+from kafka_replication.config.values.time import parse_time
 from kafka_replication.model.errors import BadInput, Fenced, ReplicationError, Unreachable
 from kafka_replication.model.mistakes import Mistakes
-from kafka_replication.orchestration import form
-from kafka_replication.orchestration.connections import AirflowConnections
-from kafka_replication.orchestration.store_url import store
+from kafka_replication.orchestration.connecting.connections import AirflowConnections
+from kafka_replication.orchestration.connecting.store_url import store
+from kafka_replication.orchestration.pages import form
 from kafka_replication.planning.backfill.backfill_request import LATEST, parse_topics
 from kafka_replication.runtime.deadline import Deadline
 
@@ -123,7 +123,7 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
     of an exception off.
     """
     # What a failed task's callback needs: it is imported while the task works, since Airflow gives a callback 20 s.
-    from kafka_replication.orchestration import watching  # noqa: F401
+    from kafka_replication.orchestration.alerting import watching  # noqa: F401
 
     try:
         yield

@@ -8,7 +8,7 @@ from airflow.sdk import TriggerRule
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import alerts
+from kafka_replication.orchestration.alerting import alerts
 from kafka_replication.orchestration.operators import BrokenFileOperator, ReportOperator, StepOperator
 from kafka_replication.orchestration.spark_submit import ReplicateOperator
 from kafka_replication.orchestration.task_run import PLAN

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import WATCH_DAG
+from kafka_replication.config.values.names import WATCH_DAG
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 
@@ -49,7 +49,7 @@ class WatchOperator(BaseOperator):
         }
 
     def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
-        from kafka_replication.orchestration.watching import watcher
+        from kafka_replication.orchestration.alerting.watching import watcher
 
         try:
             return [str(row.key) for row in watcher(replication, dict(context)).look().announced]

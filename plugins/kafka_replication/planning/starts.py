@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import parse_time
+from kafka_replication.config.values.time import parse_time
 from kafka_replication.ledger.entries import Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey

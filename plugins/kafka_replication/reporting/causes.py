@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
-from kafka_replication.config.schedule import last_due
+from kafka_replication.config.values.schedule import last_due
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.times import duration, to_text
 from kafka_replication.planning.plan import State

@@ -14,7 +14,7 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.runs.plan import one_side, previewing
 from kafka_replication.runs.replicate.replicating import job
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.spark import reach
+from kafka_replication.spark.host import reach
 from kafka_replication.spark.launcher import Launcher
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.config.failures import Failures, Policy
+from kafka_replication.config.sections.failures import Failures, Policy
 from kafka_replication.model.errors import TooManyFailed
 from kafka_replication.model.failures import Failure
 

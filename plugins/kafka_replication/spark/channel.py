@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Self
 
+from kafka_replication.spark.host.workspace import write_private
 from kafka_replication.spark.jobs import ANSWER, JOB, Answer, Job
-from kafka_replication.spark.workspace import write_private
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from kafka_replication.config import Copy, PipelineDefinition
-from kafka_replication.config.failures import Failures
+from kafka_replication.config.sections.failures import Failures
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey

@@ -12,7 +12,7 @@ from kafka_replication.spark.start import prefer_linked
 
 PRELOADED = (
     "pyspark.worker",
-    "kafka_replication.spark.worker",
+    "kafka_replication.spark.worker.worker",
     "kafka_replication.kafka.engines.record.engine",
     "kafka_replication.kafka.ledger",
     "kafka_replication.kafka.preflight.reachability",

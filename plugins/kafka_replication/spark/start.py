@@ -28,7 +28,7 @@ def prefer_linked() -> None:
 def main() -> None:
     """The driver's entry point: ``SCRIPT SOCKET``."""
     prefer_linked()
-    from kafka_replication.spark import driver
+    from kafka_replication.spark.driver import driver
 
     driver.main()
 

@@ -16,10 +16,10 @@ from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.spark import local
+from kafka_replication.spark.host import local
 from kafka_replication.spark.jobs import Job, RangeTask
-from kafka_replication.spark.output import OutputFile
-from kafka_replication.spark.submit import SubmitLauncher, TerminalSubmission, spark_home
+from kafka_replication.spark.submitting.output import OutputFile
+from kafka_replication.spark.submitting.submit import SubmitLauncher, TerminalSubmission, spark_home
 from kafka_replication.verification.read_back import ReadBackTask
 
 log = logging.getLogger(__name__)

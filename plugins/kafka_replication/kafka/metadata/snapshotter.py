@@ -9,7 +9,7 @@ from datetime import datetime
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import is_pattern
+from kafka_replication.config.values.names import is_pattern
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.metadata.broker_defaults import topic_defaults
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS

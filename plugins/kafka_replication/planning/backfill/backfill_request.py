@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from kafka_replication.config import Replication
-from kafka_replication.config.messages import shown_value
-from kafka_replication.config.names import target_problem, topic_problem
-from kafka_replication.config.time import TIME_FORM, parse_time
+from kafka_replication.config.reading.messages import shown_value
+from kafka_replication.config.values.names import target_problem, topic_problem
+from kafka_replication.config.values.time import TIME_FORM, parse_time
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET

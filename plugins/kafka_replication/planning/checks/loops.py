@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import PROVENANCE
+from kafka_replication.config.values.names import PROVENANCE
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning.findings import Finding

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kafka_replication.config import Replication
 from kafka_replication.config.model import RENAME
-from kafka_replication.config.names import PROVENANCE
+from kafka_replication.config.values.names import PROVENANCE
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Side
 from kafka_replication.planning.checks import rights

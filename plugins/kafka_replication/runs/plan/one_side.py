@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kafka_replication.config.names import is_pattern
+from kafka_replication.config.values.names import is_pattern
 from kafka_replication.kafka.metadata import snapshotter
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError

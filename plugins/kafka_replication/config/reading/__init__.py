@@ -1,0 +1,1 @@
+"""The reading of replication files, and the messages about their mistakes."""

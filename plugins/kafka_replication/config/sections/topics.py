@@ -1,0 +1,151 @@
+"""The sections about clusters and topics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from kafka_replication.config.sections.base import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
+from kafka_replication.config.values import names
+
+MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+
+
+class Cluster(Section):
+    """A Kafka cluster, named by the Airflow connection that leads to it."""
+
+    connection: ConnectionId = Field(
+        description="Id of an Airflow connection of type `kafka`. Client settings and secrets live there, never here."
+    )
+
+
+class Topics(Section):
+    """The topics to copy, and their names on the target."""
+
+    include: tuple[TopicEntry, ...] = Field(
+        min_length=1,
+        description=(
+            "Topic names, or regular expressions that start with `^`. An expression is matched from the "
+            "start of the name; end it with `$` to match whole names only. It never selects "
+            "Kafka's internal topics (`__*`) or the ledger (`kafka-replication.*`)."
+        ),
+    )
+    exclude: tuple[TopicEntry, ...] = Field(
+        default=(),
+        description="Names or expressions of topics to leave out, whatever `include` says. Same form as `include`.",
+    )
+    rename: Annotated[str, AfterValidator(names.check_rename)] = Field(
+        default=names.TOPIC_PLACEHOLDER,
+        description="Name of the target topic; `{topic}` stands for the source topic's name, as in `dr.{topic}`.",
+    )
+
+    exclude_from: tuple[Text, ...] = Field(
+        default=(),
+        description=(
+            "Cluster ids. Records that came from one of these clusters, as the headers of `transform: provenance` say,"
+            " are left out. In both directions of a two-way replication, each with the id of its target, no record goes"
+            " back to where it came from."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _names_are_usable(self) -> Topics:
+        for entry in self.include:
+            if names.is_pattern(entry):
+                continue
+            if not self.selects(entry):
+                raise ValueError(f"include names '{entry}', but exclude leaves it out: remove one of the two")
+            if problem := names.target_problem(self.target_name(entry)):
+                raise ValueError(
+                    f"topic '{entry}' would be written to '{self.target_name(entry)}', which {problem}: change rename"
+                )
+        return self
+
+    def selects(self, topic: str) -> bool:
+        """True if a source topic of this name belongs to the replication."""
+        return any(_matches(entry, topic) for entry in self.include) and not any(
+            _matches(entry, topic) for entry in self.exclude
+        )
+
+    def target_name(self, source_topic: str) -> str:
+        """The name that `rename` gives, unchecked."""
+        return self.rename.replace(names.TOPIC_PLACEHOLDER, source_topic)
+
+
+def _matches(entry: str, topic: str) -> bool:
+    if not names.is_pattern(entry):
+        return entry == topic
+    return not names.is_internal(topic) and names.compiled(entry).match(topic) is not None
+
+
+def _check_partitions(value: object) -> object:
+    if value in ("follow", "refuse") or (type(value) is int and 1 <= value <= 100_000):
+        return value
+    raise ValueError("must be follow, refuse, or the number of partitions of created topics")
+
+
+class TargetTopics(Section):
+    """Requirements on target topics, and settings for the creation of missing ones."""
+
+    create: Flag = Field(
+        default=True,
+        description=(
+            "Create missing target topics, with the source's number of partitions unless `partitions` is a number."
+        ),
+    )
+    partitions: Annotated[Literal["follow", "refuse"] | int, BeforeValidator(_check_partitions)] = Field(
+        default="follow",
+        description=(
+            "What to do when the source topic has more partitions than the target topic, for example because partitions"
+            " were added: add them to the target (`follow`), or refuse the partitions that have no target (`refuse`)."
+            " A number: target topics are created with so many, and none is ever added. `follow` adds none with a"
+            " `partitioning` other than `keep`."
+        ),
+    )
+    replication_factor: Whole | None = Field(
+        default=None,
+        ge=1,
+        le=32_767,
+        description="Replication factor of created topics; null means the target's own default.",
+    )
+    min_compaction_lag: Whole = Field(
+        default=7 * DAY,
+        ge=0,
+        le=36_500 * DAY,
+        description=(
+            "Seconds that created topics keep records from compaction (`min.compaction.lag.ms`), "
+            "so that they can be read back first. If the source topic is compacted, the created topic's `segment.ms` "
+            "is 100 years, because the lag does not protect old records otherwise."
+        ),
+    )
+    config: Settings = Field(
+        default_factory=dict,
+        description=(
+            "Further settings of created topics, for example `retention.ms: 604800000`. The default of `retention.ms`"
+            " is the source's `retention.ms` + `segment.ms` + a day."
+        ),
+    )
+
+    @field_validator("config")
+    @classmethod
+    def _sets_nothing_twice(cls, config: dict[str, str]) -> dict[str, str]:
+        if MIN_COMPACTION_LAG in config:
+            raise ValueError(f"must not hold {MIN_COMPACTION_LAG}: set min_compaction_lag, in seconds, instead")
+        if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
+            raise ValueError(
+                "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
+            )
+        return config
+
+
+class Preflight(Section):
+    """Checks made before anything is copied."""
+
+    unsafe_target: Literal["warn", "refuse"] = Field(
+        default="warn",
+        description=(
+            "What to do about a target topic that can lose acknowledged records: `min.insync.replicas` below 2, "
+            "replication factor 1, or unclean leader election."
+        ),
+    )

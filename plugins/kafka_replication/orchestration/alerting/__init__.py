@@ -1,0 +1,1 @@
+"""Alerts out of Airflow: callbacks of a task, notifiers, the watcher."""

@@ -1,0 +1,132 @@
+"""The watcher (`runs.watch`) inside an Airflow task: Airflow's connections, notifiers and knowledge of DAG runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from airflow.sdk.configuration import conf
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
+
+from kafka_replication.alerting.text import Fields
+from kafka_replication.alerting.values import AlertEvent
+from kafka_replication.config import Replication
+from kafka_replication.config.values.names import BACKFILL_SUFFIX
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.orchestration.alerting import notifiers
+from kafka_replication.orchestration.connecting.connections import AirflowConnections
+from kafka_replication.orchestration.connecting.store_url import store
+from kafka_replication.runs.watch.watching import FailedRun, Watcher, failures_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DagRuns:
+    """Airflow's view of the runs of a replication; an `Orchestrator`. Asks through the task's supervisor."""
+
+    replication: Replication
+
+    def state(self, run_id: str) -> str | None:
+        if (dag_run := self._dag_run(run_id)) is None:
+            return None
+        try:
+            state = task_runner.RuntimeTaskInstance.get_dagrun_state(*dag_run)
+            return str(getattr(state, "value", state))  # an enum whose text is not its value
+        except Exception as problem:  # noqa: BLE001 - the DAG run was deleted, or Airflow does not answer
+            log.info("Airflow does not know run %s: %s", run_id, problem)
+            return None
+
+    def link(self, run_id: str) -> str:
+        base = conf.get("api", "base_url", fallback="").rstrip("/")
+        if not base:
+            return ""
+        dag_id, dag_run = self._dag_run(run_id) or (self.replication.name, "")
+        page = f"{base}/dags/{quote(dag_id, safe='')}"
+        return f"{page}/runs/{quote(dag_run, safe='')}" if dag_run else page
+
+    def _dag_run(self, run_id: str) -> tuple[str, str] | None:
+        """The DAG and its run in Airflow's words; None for a run of the command line."""
+        name = self.replication.name
+        for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
+            if run_id.startswith(prefix := f"airflow-{dag_id}-"):
+                return dag_id, run_id.removeprefix(prefix)
+        return None
+
+    def newest_failed(self) -> FailedRun | None:
+        name = self.replication.name
+        try:
+            answer = task_runner.SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=name, logical_date=datetime.now(UTC)))
+            run = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
+        except Exception as problem:  # noqa: BLE001 - Airflow does not answer
+            log.info("Airflow does not know the latest run of %s: %s", name, problem)
+            return None
+        if run is None or run.state != "failed" or run.end_date is None:
+            return None
+        began = run.start_date or run.run_after
+        return FailedRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
+
+    def paused(self) -> bool:
+        try:
+            return task_runner.RuntimeTaskInstance.get_dag(self.replication.name).is_paused
+        except Exception as problem:  # noqa: BLE001 - the DAG is not parsed yet, or Airflow does not answer
+            log.info("Airflow does not know the DAG %s: %s", self.replication.name, problem)
+            return False
+
+
+def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
+    return Watcher(
+        replication=replication,
+        connections=AirflowConnections(),
+        open_store=store,
+        orchestrator=DagRuns(replication),
+        more=notifiers.channels(replication, context),
+    )
+
+
+def tell(
+    replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str, seconds: float
+) -> None:
+    """Announce the failure of a run. Raises nothing: the watch DAG looks later."""
+    if not replication.alerts.names_somebody:
+        return
+    teller = replace(watcher(replication, context), budget=seconds)
+    try:
+        teller.tell(problem, run_id, is_backfill=_is_backfill(context))
+    except ReplicationError as untold:
+        log.error("%s: no alert could be sent: %s", replication.name, untold)
+
+
+def fields(
+    replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str
+) -> list[dict[str, str]]:
+    """The failures of a run, for programs."""
+    causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
+    link = DagRuns(replication).link
+    return [asdict(Fields.of(replication.name, AlertEvent.OPENED, cause, link(cause.run_id))) for cause in causes]
+
+
+def _is_backfill(context: Mapping[str, Any]) -> bool:
+    return str(context["dag"].dag_id).endswith(BACKFILL_SUFFIX)
+
+
+def look(replication: Replication, context: Mapping[str, Any]) -> None:
+    """Look at a replication after a run of it has ended. Raises nothing: the watch DAG looks again."""
+    if not replication.alerts.names_somebody:
+        return
+    try:
+        if _anything_open(replication):
+            watcher(replication, context).look()
+    except ReplicationError as problem:
+        log.error("%s: no alert could be sent: %s", replication.name, problem)
+
+
+def _anything_open(replication: Replication) -> bool:
+    with closing(store()) as opened:
+        return bool(opened.open_causes(replication.name))

@@ -1,0 +1,1 @@
+"""Connections out of Airflow: to Kafka, to the watermark store, to Spark."""

@@ -1,0 +1,1 @@
+"""The side of Spark's driver: it takes jobs and deals their tasks to the workers."""

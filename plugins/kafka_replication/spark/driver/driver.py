@@ -1,0 +1,48 @@
+"""Runs in the Spark driver: takes jobs from its launcher, and sends back the result of each task when it is there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+
+import psutil
+from pyspark import SparkConf, SparkContext
+
+from kafka_replication.spark.channel import DriverSide, Gone
+from kafka_replication.spark.driver import jvm
+from kafka_replication.spark.driver.dealer import run
+from kafka_replication.spark.host.local import is_local
+from kafka_replication.spark.jobs import Answer, Job
+
+log = logging.getLogger(__name__)
+Jobs = queue.SimpleQueue[Job | None]
+
+
+def main() -> None:
+    """Entry point of the script: ``SCRIPT SOCKET``. Ends when the launcher asks for it, or is gone."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    parent = jvm.watch()
+    launcher, jobs = DriverSide(sys.argv[1]), Jobs()
+    threading.Thread(target=_take, args=(launcher, jobs, parent), daemon=True, name="take-jobs").start()
+    context = SparkContext.getOrCreate(SparkConf())
+    try:
+        while (job := jobs.get()) is not None:
+            end = run(context, job, lambda result: launcher.send(Answer(result=result)))
+            launcher.send(Answer(end=end))
+    finally:
+        if not is_local(context.master or ""):  # there the JVM, which ends now, stops it; PySpark would wait a second
+            context.stop()
+
+
+def _take(launcher: DriverSide, jobs: Jobs, parent: psutil.Process | None) -> None:
+    try:
+        for job in launcher.jobs():
+            jobs.put(job)
+    except Gone:
+        log.error("the process that submitted these jobs is gone: stopping")
+        jvm.end(parent)
+        os._exit(1)
+    jobs.put(None)

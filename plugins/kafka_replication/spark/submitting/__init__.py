@@ -1,0 +1,1 @@
+"""The side of a run that starts Spark and gives it jobs."""

@@ -1,0 +1,220 @@
+"""Runs inside a Spark Python worker: copies ranges and reads them back, with clients created here.
+
+Each worker process imports this module, so it imports nothing that only the driver or the command line needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+
+from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
+from kafka_replication.copying.pipeline import Pipeline, load
+from kafka_replication.copying.protocol import Copier
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, TopicPartition
+from kafka_replication.runtime import failpoints, stopping
+from kafka_replication.runtime.deadline import Deadline, retry
+from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.sinks.port import Sink
+from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
+from kafka_replication.spark.worker.giving_up import end_sessions
+from kafka_replication.spark.worker.small_ranges import Together, frugal
+from kafka_replication.verification.read_back import ReadBack, ReadBackTask
+from kafka_replication.verification.verify import VerifyResult
+
+log = logging.getLogger(__name__)
+
+
+def execute(common: bytes, bundle: bytes) -> str:
+    """Work on the tasks of one bundle. ``common`` is a `Job` without tasks, ``bundle`` a list of `RangeTask`, both JSON
+    like the list of results.
+
+    A worker that gets a signal to end aborts its transactions first.
+    """
+    stopping.on_signals(even_ignored=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    tasks, here = BUNDLE.validate_json(bundle), _job_of(common)
+    results = [here.run_single(tasks[0])] if len(tasks) == 1 else here.together(tasks)
+    return RESULTS.dump_json(results).decode()
+
+
+class WorkerJob:
+    """One job in this worker."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def run_single(self, task: RangeTask) -> RangeResult:
+        return replicate(self._job, task)
+
+    def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
+        """The results of these small ranges after a bounded time. A range that did not end is fenced by the worker that
+        gets it next. Without transactions nothing fences it, so it is not dealt again.
+        """
+        results = self._together.work(tasks)
+        if self._job.delivery == EXACTLY_ONCE:
+            return results
+        return [*results, *(left_behind(task) for task in tasks if task.key in self._together.at_work)]
+
+    @cached_property
+    def _together(self) -> Together[Tools]:
+        job = frugal(self._job)
+        return Together(job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks))
+
+
+@lru_cache(maxsize=1)
+def _job_of(common: bytes) -> WorkerJob:
+    return WorkerJob(JOB.validate_json(common))
+
+
+class Tools:
+    """The tools that the tasks of one job share in one thread of a worker: the deadline, and a ledger that is read
+    incrementally.
+
+    The deadline's clock is that of the range at work: a thread works on one range at a time.
+    """
+
+    def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
+        self.job = job
+        self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Raises Unreachable."""
+        from kafka_replication.kafka.client import clients
+        from kafka_replication.kafka.ledger import KafkaLedger
+
+        job = self.job
+        return KafkaLedger(job.target, clients.shared_admin(job.target), job.replication, self.deadline)
+
+    @cached_property
+    def sink(self) -> Sink:
+        """Raises Unreachable."""
+        from kafka_replication.kafka.write.sink import KafkaSink
+
+        job = self.job
+        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning, job.delivery)
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline of the job. Raises BadInput for a function that this worker cannot import."""
+        return load(self.job.pipeline)
+
+
+_thread = threading.local()
+
+
+def tools_of(job: Job) -> Tools:
+    """The tools of this job in this thread. They are created for its first task."""
+    if getattr(_thread, "job", None) is not job:
+        _thread.job, _thread.tools = job, Tools(job)
+    tools: Tools = _thread.tools
+    return tools
+
+
+def replicate(job: Job, task: RangeTask) -> RangeResult:
+    """Copy the task's range, and read back the copies that are not verified, also after an error.
+
+    Never raises a ReplicationError.
+    """
+    return work_on(tools_of(job), task)
+
+
+def work_on(tools: Tools, task: RangeTask) -> RangeResult:
+    """Copy and read back as `replicate` does, with these tools."""
+    failpoints.reached("W", str(task.key.source))
+    job = tools.job
+    copied = copy(tools, task.copy) if task.copy else None
+    if copied is not None and copied.fenced:
+        return RangeResult(key=task.key, copied=copied)
+    attempts = 1 if copied is not None and copied.error else job.settings.attempts
+    return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
+
+
+def _target(job: Job, key: PartitionKey) -> TopicPartition:
+    """A partition of the target topic."""
+    return key.target if job.partitioning.keeps else TopicPartition(key.target_topic, 0)
+
+
+def copy(tools: Tools, task: CopyTask) -> CopyResult:
+    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
+    from kafka_replication.kafka.preflight import reachability
+
+    key, job, deadline = task.key, tools.job, tools.deadline
+    deadline.moved()  # the time of this range begins
+    log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
+    started = time.monotonic()
+
+    def progress(task: CopyTask, result: CopyResult) -> None:
+        seconds = time.monotonic() - started
+        done = 100 * result.copied / max(1, task.range.span)
+        log_event(
+            log,
+            logging.INFO,
+            Event.CHUNK_COMMITTED,
+            "%s: %d records, %.1f MB/s, %.0f%% of span",
+            task.key.source,
+            result.copied,
+            result.bytes / 1e6 / seconds,
+            done,
+        )
+
+    def exact() -> CopyEngine | None:
+        return exact_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
+
+    try:
+        reachability.check("source", job.source, task.key.source, job.request_seconds, deadline)
+        reachability.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
+        copier = Copier(
+            engine=engine,
+            fallback=fallback(job.settings, job.source, tools.pipeline, deadline),
+            exact=None if job.settings.engine == FALLBACK else exact,
+            sink=tools.sink,
+            settings=job.settings,
+            progress=progress,
+            deadline=deadline,
+            failures=job.failures,
+            quarantine_topic=job.quarantine_topic,
+        )
+    except ReplicationError as e:
+        return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
+    return copier.copy(task)
+
+
+def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
+    """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
+    from kafka_replication.kafka.preflight import reachability
+    from kafka_replication.kafka.read_back.partition_comparison import both_sides
+
+    job, deadline = tools.job, tools.deadline
+    deadline.moved()  # reading back has a time of its own
+    started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
+    try:
+        deadline.check(f"verifying {task.key.source}")
+        reachability.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        reading = ReadBack(
+            task,
+            tools.ledger,
+            lambda: tools.sink.verifier(task.key),
+            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout),
+        )
+        try:
+            doing = f"verifying {task.key.source}"
+            named = AttemptsExhausted.of if attempts == job.settings.attempts else None
+            retry(doing, reading.attempt, deadline, attempts, exhausted=named, progress=lambda: reading.result.verified)
+        finally:
+            result = reading.result
+    except ReplicationError as e:
+        result = replace(result, error=e.what, remedy=e.remedy, retriable=e.retriable)
+    log.info("verified %s %s: %d records", task.key.source, result.verified, result.records)
+    return replace(result, seconds=round(time.monotonic() - started, 3))
