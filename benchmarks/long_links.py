@@ -89,7 +89,7 @@ class Line:
                 replication=name,
                 run_id=name,
                 source=run.clusters.source,
-                target=run.clusters.target,
+                target=run.clusters.target_settings,
                 settings=replication.copying,
             )
             self.proxies[distant].delay(round_trip / 2)

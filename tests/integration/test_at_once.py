@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 
-from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.model.errors import Busy, Fenced
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse
@@ -25,6 +24,7 @@ from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.launcher import Launcher
+from kafka_replication.targets.start_offsets import StartOffsets
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess
@@ -251,10 +251,9 @@ def test_an_opening_that_was_about_to_begin_is_fenced_by_the_successor(scene: Sc
         side.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
     acquire(scene.store, scene.name, "late", "try-1", 0.05)
-    clusters, copying = scene.bare_run().clusters, scene.replication().copying
-    clusters.ledger.ensure(scene.replication())
-    admin = scene.target.admin
-    with closing(StartOffsets(scene.name, clusters.ledger, clusters.target, admin, copying)) as opening:
+    target = scene.bare_run().clusters.target
+    target.ledger.ensure(scene.replication())
+    with closing(StartOffsets(scene.name, target)) as opening:
         assert not opening.fence().positions
         wait_until(lambda: scene.store.leases(scene.name) == [])
         assert scene.run().outcome == "done"

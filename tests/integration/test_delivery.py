@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -95,7 +94,7 @@ def test_a_target_that_lost_what_was_read_back_is_refused_before_anything_is_sen
     scene.source.produce(scene.topic, numbered(100, 1_000))
     key = scene.key()
     put(scene, replace(scene.bare_run().view().verified[key], judged_until=1_300))
-    with closing(scene.bare_run().session(key)) as session:
+    with scene.bare_run().clusters.target.sink.session(key, scene.position().ids) as session:
         session.fence()
         with pytest.raises(ForeignWriter, match="ends at 1000, but our records were there up to 1300"):
             session.check_target(scene.position())

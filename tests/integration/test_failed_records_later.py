@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -134,9 +133,9 @@ def test_retried_records_that_the_target_no_longer_has(with_failures: Scenario) 
 def test_a_record_that_was_retried_although_its_chunk_has_it(with_failures: Scenario) -> None:
     """It is there twice: the ledger alone shows it to an audit."""
     scene, position = with_failures, with_failures.position()
-    with closing(scene.bare_run().session(scene.key())) as session:
+    with scene.bare_run().clusters.target.deciding(scene.key(), position.ids) as session:
         session.fence()
-        session.transaction.begin()
+        session.begin()
         session.decide(
             position,
             Handled(

@@ -151,8 +151,8 @@ def test_what_an_earlier_run_copied_is_not_counted_as_this_one_s(ready: Scenario
 def test_an_open_transaction_in_the_ledger_does_not_hold_up_the_run(ready: Scenario) -> None:
     """The reader that follows the ledger reads to the last stable offset, and does not wait for a later one."""
     ready.run()
-    ledger = ready.bare_run().clusters
-    ledger.ledger.view()
+    target = ready.bare_run().clusters.target
+    target.ledger.view()
     other = ready.target.transactional()
     other.begin_transaction()
     for partition in range(16):
@@ -160,7 +160,7 @@ def test_an_open_transaction_in_the_ledger_does_not_hold_up_the_run(ready: Scena
         other.produce("kafka-replication.receipts", b"x", b"[]", partition)
     assert other.flush(30) == 0
     try:
-        with ledger.ledger_follower()() as follower:
+        with target.follower()() as follower:
             assert follower.view().positions.keys() == {ready.key(0), ready.key(1)}
             assert len(follower.receipts({ready.key(0): None}).all(ready.key(0))) == 1
     finally:

@@ -11,15 +11,14 @@ import pytest
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka.engines.record.engine import RecordEngine
-from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import POSITIONS, Ids, Position
 from kafka_replication.ledger.record_keys import position_key, start_key, verified_key
 from kafka_replication.model.errors import Fenced
 from kafka_replication.runs import checking, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.spark.jobs import Job
+from kafka_replication.targets.start_offsets import StartOffsets
 from tests.support import watermarks
 from tests.support.actions import copied_once
 from tests.support.checker import read
@@ -237,13 +236,12 @@ def test_a_start_that_was_changed_before_its_partition_was_opened(scene: Scenari
 def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     for side in (scene.source, scene.target):
         side.create(scene.topic)
-    target, copying = scene.bare_run().clusters.target, scene.replication().copying
-    ledgers = [KafkaLedger(target, scene.target.admin, scene.name) for _ in range(3)]
-    openings = [StartOffsets(scene.name, ledger, target, scene.target.admin, copying) for ledger in ledgers]
+    targets = [scene.bare_run().clusters.target for _ in range(3)]
+    openings = [StartOffsets(scene.name, target) for target in targets]
     old, new, third = openings
     start = Position(generation=1, ids=Ids("SRC", "s", "t"), start=5, next_offset=5)
     try:
-        ledgers[0].ensure(scene.replication())
+        targets[0].ledger.ensure(scene.replication())
         assert old.fence().positions == new.fence().positions == {}
         new.commit({scene.key(): start}, {})
         with pytest.raises(Fenced):

@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from kafka_replication.kafka.read.target_records import Ends
-from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
@@ -16,6 +14,8 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.repair import reset
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import LeasedRun
+from kafka_replication.targets.occupied import Ends
+from kafka_replication.targets.start_offsets import StartOffsets
 from tests.support.checker import read
 from tests.support.command_line import command
 from tests.support.jobs import copy_once

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_replication.conformance.sink import segments_of
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import VerificationFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
-from tests.contract.copy_case import CopyCase, segments_of
+from tests.contract.copy_case import CopyCase
 from tests.support.scenario import Cluster, numbered
 
 
@@ -50,7 +51,7 @@ def test_chunks_that_follow_each_other_are_read_with_one_assignment(
 def test_records_that_were_removed_while_they_were_read_back_are_named(case: CopyCase) -> None:
     segments = copied(case)
     with case.sink.verifier(case.key) as reader:
-        case.target.delete_before(case.topic, 0, segments[1].first + 3)
+        case.cluster.delete_before(case.topic, 0, segments[1].first + 3)
         with pytest.raises(VerificationFailed, match=f"now starts at {segments[1].first + 3}"):
             reader.read(segments[1], Fingerprint())
         assert reader.read(segments[2], Fingerprint()).digest == segments[2].digest

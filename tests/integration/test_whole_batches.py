@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
+from kafka_replication.conformance.ground import raised
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.write.sink import KafkaSink
@@ -25,7 +26,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.audit.audit import AuditRequest, audit
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
-from tests.contract.copy_case import CopyCase, raised
+from tests.contract.copy_case import CopyCase
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.checker import read
 from tests.support.raw_produce import produce_raw
@@ -286,7 +287,7 @@ def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkey
                 writer.write(batch)
         assert lane._leader.open_requests
     assert open_requests == [0]
-    wait_until(lambda: case.target.is_settled([case.key.target]))
+    wait_until(lambda: case.cluster.is_settled([case.key.target]))
     assert case.values() == []
 
 
@@ -298,7 +299,7 @@ def test_nothing_queues_in_a_session_that_sends_no_batches(scene: Scenario) -> N
         producer = session._partition.sender.producer
         producer.poll(0)
         for _ in range(200):
-            case.target.admin.list_topics(timeout=30)
+            case.cluster.admin.list_topics(timeout=30)
         assert len(producer) == 0
 
 
@@ -317,6 +318,6 @@ def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:
     assert isinstance(case.sink, KafkaSink)
     with case.fenced() as (session, position), case.engine.reader(case.task(10)) as reader:
         reader.copy_chunk(OffsetRange(0, 10), position, session, 10)
-        assert not case.target.is_settled([case.key.target])
-    wait_until(lambda: case.target.is_settled([case.key.target]))
+        assert not case.cluster.is_settled([case.key.target])
+    wait_until(lambda: case.cluster.is_settled([case.key.target]))
     assert case.values() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import Planner
 from kafka_replication.runs.clusters import Clusters
+from kafka_replication.targets.port import Target
 
 Readings = Counter[str]
 
@@ -42,15 +43,29 @@ class CountingLedger:
         return getattr(self._ledger, name)
 
 
+class CountingTarget:
+    """A target whose ledger counts."""
+
+    def __init__(self, target: Target, readings: Readings) -> None:
+        self._target, self._readings = target, readings
+
+    @cached_property
+    def ledger(self) -> CountingLedger:
+        return CountingLedger(self._target.ledger, self._readings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+
 @pytest.fixture
 def readings(monkeypatch: pytest.MonkeyPatch) -> Readings:
     """The numbers since the test began, or since they were cleared; what was not done has none."""
-    counted, ledgers, ledger = Readings(), dict[int, CountingLedger](), Clusters.__dict__["ledger"]
+    counted, targets, target = Readings(), dict[int, CountingTarget](), Clusters.__dict__["target"]
 
-    def counting(clusters: Clusters) -> CountingLedger:
-        if id(clusters) not in ledgers:
-            ledgers[id(clusters)] = CountingLedger(ledger.func(clusters), counted)
-        return ledgers[id(clusters)]
+    def counting(clusters: Clusters) -> CountingTarget:
+        if id(clusters) not in targets:
+            targets[id(clusters)] = CountingTarget(target.func(clusters), counted)
+        return targets[id(clusters)]
 
     def count(owner: Any, name: str, what: str) -> None:
         call: Callable[..., Any] = getattr(owner, name)
@@ -62,7 +77,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> Readings:
 
         monkeypatch.setattr(owner, name, counting_call)
 
-    monkeypatch.setattr(Clusters, "ledger", property(counting))
+    monkeypatch.setattr(Clusters, "target", property(counting))
     count(snapshotter, "take", "snapshot")
     count(Planner, "all", "plan")
     count(plan_codec, "decode", "decoded")

@@ -67,9 +67,9 @@ def test_both_clusters_are_asked_side_by_side_and_both_failures_are_said(asked: 
 def test_a_connection_that_is_missing_is_named_before_a_cluster_is_asked(
     named: dict[str, Any], asked: list[str]
 ) -> None:
-    for ask in (lambda: clusters(**named).connect(), lambda: clusters(**named).target_admin):
+    for connect in (clusters(**named).connect, lambda: clusters(**named).source_admin):
         with pytest.raises(ConnectionMissing, match="misspelt"):
-            ask()
+            connect()
     assert asked == []
 
 

@@ -1,7 +1,7 @@
 """The public interface: everything that code outside of this package may import. docs/api.md has examples.
 
-A transform or a partitioning function takes a `Record`; a replication file names it. A sink implements `Sink`,
-`SinkSession` and `RecordWriter`, and a `Ledger` with its `TransactionPort`; an engine implements `CopyEngine` and
+A transform or a partitioning function takes a `Record`; a replication file names it. A target of
+another kind than Kafka implements `Target` with its parts; an engine implements `CopyEngine` and
 `SourceReader`; a way to tell people implements `Channel`. `documents` has the types of what ``--json`` prints.
 
 Transforms, partitioning functions and documents stay as they are: keys of documents are only added. The interfaces of
@@ -47,6 +47,18 @@ from kafka_replication.sinks.port import (
     SinkSession,
     TargetState,
 )
+from kafka_replication.targets.port import (
+    Catalogue,
+    DecidingSession,
+    EntrySession,
+    Quarantine,
+    RecordReader,
+    Standing,
+    Target,
+    TargetKind,
+    TargetSettings,
+    ToCreate,
+)
 from kafka_replication.transforms import Header, Record, Source
 from kafka_replication.verification.verify import TargetReader
 
@@ -56,11 +68,14 @@ Partitioner = Callable[[Record, int], int]
 """A partitioning function: the target partition, from 0 to the number of partitions - 1. It must be pure."""
 
 __all__ = [
+    "Catalogue",
     "Channel",
     "Chunk",
     "CopyEngine",
     "CopyTask",
     "Coverage",
+    "DecidingSession",
+    "EntrySession",
     "FailedRecord",
     "Failure",
     "FailureKind",
@@ -80,8 +95,10 @@ __all__ = [
     "Partitioner",
     "Placement",
     "Position",
+    "Quarantine",
     "Receipt",
     "Record",
+    "RecordReader",
     "RecordRefused",
     "RecordWriter",
     "Refused",
@@ -95,8 +112,13 @@ __all__ = [
     "Source",
     "SourceReader",
     "Stalled",
+    "Standing",
+    "Target",
+    "TargetKind",
     "TargetReader",
+    "TargetSettings",
     "TargetState",
+    "ToCreate",
     "TooManyFailed",
     "TopicPartition",
     "TransactionPort",

@@ -19,7 +19,14 @@ from kafka_replication.config.sections.base import DAY, PartitionNumber, Section
 from kafka_replication.config.sections.failures import Failures
 from kafka_replication.config.sections.pipeline import PipelineDefinition
 from kafka_replication.config.sections.run import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
-from kafka_replication.config.sections.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
+from kafka_replication.config.sections.topics import (
+    MIN_COMPACTION_LAG,
+    Cluster,
+    Preflight,
+    TargetCluster,
+    TargetTopics,
+    Topics,
+)
 from kafka_replication.config.values import names
 from kafka_replication.config.values.expression import check_expression
 from kafka_replication.config.values.schedule import WITHOUT_INTERVALS, check_schedule
@@ -49,7 +56,7 @@ class Replication(Section):
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
-    target: Cluster = Field(description="The cluster that is written; it also holds the ledger.")
+    target: TargetCluster = Field(description="The cluster that is written; it also holds the ledger.")
     topics: Topics = Field(description="Which topics are copied.")
     schedule: Annotated[str, AfterValidator(check_schedule)] | None = Field(
         default=None,

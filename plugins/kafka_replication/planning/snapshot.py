@@ -84,6 +84,13 @@ def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Pro
     )
 
 
+def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
+    """A topic without a description, with the reason and perhaps its partitions."""
+    return Topic(
+        name=name, topic_id="", partitions=dict.fromkeys(partitions, problem), replication_factor=0, problem=problem
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
     """The defaults of the target's brokers for a new topic."""

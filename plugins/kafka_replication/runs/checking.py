@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.checks.loops import loops
@@ -56,7 +55,7 @@ def _unusable_functions(run: Run) -> Iterator[Finding]:
 def _loops(run: Run, replication: Replication) -> list[Finding]:
     """Findings of the ledger on the source, if there is one and it may be read: a run does not need it."""
     try:
-        target = topics.cluster_id(run.clusters.target_admin)
+        target = run.clusters.target.catalogue.cluster_id()
         return list(loops(replication, target, run.clusters.positions_on_source()))
     except ReplicationError as error:
         log.debug("%s: the ledger on the source was not looked at: %s", run.replication.name, error)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -14,7 +13,6 @@ from kafka_replication.connections.port import Connections, SparkConnection
 from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
@@ -22,6 +20,8 @@ from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreac
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.rights import Login, Side
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.targets.port import Target, TargetSettings
+from kafka_replication.targets.registry import kind
 
 
 class Clusters:
@@ -34,21 +34,38 @@ class Clusters:
         replication: Replication,
         connections: Connections,
         deadline: Deadline,
-        patience: float = LONGEST_TRANSACTION,
+        ledger_seconds: float | None = None,
     ) -> None:
-        """``patience``: the seconds for which reading the ledger waits for a transaction that hides entries."""
+        """``ledger_seconds``: as in `TargetSettings`."""
         self._replication, self._connections, self._deadline = replication, connections, deadline
-        self._patience = patience
+        self._ledger_seconds = ledger_seconds
 
     @cached_property
     def source(self) -> dict[str, Any]:
         """The source's client settings."""
-        return self._settings(self._replication.source.connection, "source")
+        connection = self._replication.source.connection
+        return clients.check_connection(connection, self._connections.kafka(connection), "source")
 
     @cached_property
-    def target(self) -> dict[str, Any]:
-        """The target's client settings."""
-        return self._settings(self._replication.target.connection, "target")
+    def target_settings(self) -> dict[str, Any]:
+        """The settings of the target's connection, as its kind has checked them."""
+        connection = self._replication.target.connection
+        return kind(self._replication.target.type).checked(connection, self._connections.kafka(connection))
+
+    @cached_property
+    def target(self) -> Target:
+        """The target. Does not connect."""
+        replication = self._replication
+        settings = TargetSettings(
+            replication=replication.name,
+            connection=self.target_settings,
+            copying=replication.copying,
+            delivery=replication.delivery,
+            placing=replication.placing,
+            request_seconds=replication.timeouts.request,
+            ledger_seconds=self._ledger_seconds,
+        )
+        return kind(replication.target.type)(settings, self._deadline)
 
     def resolve(self, *, alerts: bool = False) -> None:
         """Find the connections that the replication's file names, before a cluster is asked. Raises BadInput.
@@ -56,7 +73,7 @@ class Clusters:
         That of alerts is left out unless ``alerts`` says so: a run goes on although nobody can be told of it.
         """
         errors = list[ReplicationError]()
-        found: list[Callable[[], object]] = [lambda: self.source, lambda: self.target]
+        found: list[Callable[[], object]] = [lambda: self.source, lambda: self.target_settings]
         if alerts:
             found.append(lambda: self.alert_addresses)
         if "connection" in self._replication.spark.model_fields_set:
@@ -85,9 +102,9 @@ class Clusters:
     def _connected(self) -> dict[Side, ReplicationError]:
         self.resolve()
         with ThreadPoolExecutor(2) as pool:
-            both: dict[Side, Future[AdminClient]] = {
+            both: dict[Side, Future[object]] = {
                 "source": pool.submit(lambda: self.source_admin),
-                "target": pool.submit(lambda: self.target_admin),
+                "target": pool.submit(lambda: self.target.connect()),
             }
         errors = dict[Side, ReplicationError]()
         for side, future in both.items():
@@ -109,30 +126,17 @@ class Clusters:
     @property
     def logins(self) -> Mapping[Side, Login]:
         """The login of a client of each side."""
-        return {"source": clients.login(self.source), "target": clients.login(self.target)}
-
-    def _settings(self, connection: str, side: Side) -> dict[str, Any]:
-        return clients.check_connection(connection, self._connections.kafka(connection), side)
+        return {"source": clients.login(self.source), "target": self.target.login}
 
     @cached_property
     def source_admin(self) -> AdminClient:
         self.resolve()
         return clients.admin(self.source, self._replication.timeouts.request * 0.6)
 
-    @cached_property
-    def target_admin(self) -> AdminClient:
-        self.resolve()
-        return clients.admin(self.target, self._replication.timeouts.request * 0.6)
-
-    @cached_property
+    @property
     def ledger(self) -> Ledger:
         """The ledger. It remembers what it has read: every view after the first reads only new entries."""
-        return self._ledger
-
-    @cached_property
-    def _ledger(self) -> KafkaLedger:
-        name, deadline = self._replication.name, self._deadline
-        return KafkaLedger(self.target, self.target_admin, name, deadline, patience=self._patience)
+        return self.target.ledger
 
     def positions_on_source(self) -> Mapping[PartitionKey, Position]:
         """The positions of replications that write to the topics of the source that this one selects. Raises
@@ -151,17 +155,6 @@ class Clusters:
             for owner in owners
         }
         return dict(chain(own.positions.items(), *(view(name).positions.items() for name in sorted(others))))
-
-    def ledger_follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        """Opens a reader of the ledger for another thread, with clients of its own; see `KafkaLedger.follower`."""
-        follow, settings, seconds = self._ledger.follower(), self.target, self._replication.timeouts.request * 0.6
-
-        @contextmanager
-        def opened() -> Iterator[Ledger]:
-            with clients.admin(settings, seconds) as admin:
-                yield follow(admin)
-
-        return opened
 
 
 def raise_together(errors: Sequence[ReplicationError]) -> None:

@@ -15,11 +15,6 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.kafka.metadata import snapshotter
-from kafka_replication.kafka.write.entry_writer import writer_of
-from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.kafka.write.sink import session_of
-from kafka_replication.kafka.write.start_offsets import StartOffsets
-from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
@@ -35,6 +30,8 @@ from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runs.target_drift import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
+from kafka_replication.targets.port import EntrySession
+from kafka_replication.targets.start_offsets import StartOffsets
 from kafka_replication.watermarks.lease import Hold
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -130,7 +127,7 @@ class Run:
         snapshot = snapshotter.take(
             self.replication,
             self.clusters.source_admin,
-            self.clusters.target_admin,
+            self.clusters.target.catalogue.look,
             request.topics,
             request.until,
             known,
@@ -196,38 +193,18 @@ class LeasedRun(Run):
             time.sleep(random.uniform(0.1, 1) * backoff(failures))
         return call()
 
-    def session(self, key: PartitionKey) -> PartitionSession:
-        """A new session of this partition's own producer. The caller closes it."""
-        settings = self.replication
-        return session_of(key, self.clusters.target, settings.copying, self.deadline, delivery=settings.delivery)
+    def session(self, key: PartitionKey) -> EntrySession:
+        """A new session of this partition, for entries of the ledger. The caller closes it."""
+        return self.clusters.target.session(key)
 
-    def writer(self, transactional_id: str, what: str) -> TransactionPort:
-        """A producer for ledger entries with this id, which a profile without transactions does not use. The caller
-        closes it. Errors name ``what``.
-        """
-        settings = self.replication
-        return writer_of(
-            settings.delivery, transactional_id, what, self.clusters.target, settings.copying, self.deadline
-        )
-
-    def transactional(self, transactional_id: str, what: str) -> TransactionalProducer:
-        """A transactional producer in any profile, to end transactions that were left open. The caller closes it."""
-        return TransactionalProducer(
-            transactional_id, what, self.clusters.target, self.replication.copying, self.deadline
-        )
+    def writer(self, writer_id: str, what: str) -> TransactionPort:
+        """A writer of entries of several partitions. The caller closes it. Errors name ``what``."""
+        return self.clusters.target.writer(writer_id, what)
 
     def opening(self) -> StartOffsets:
         """The writer of start offsets. The caller closes it."""
-        return StartOffsets(
-            self.replication.name,
-            self.clusters.ledger,
-            self.clusters.target,
-            self.clusters.target_admin,
-            self.replication.copying,
-            self.deadline,
-            self.replication.placing,
-            self.replication.delivery,
-        )
+        settings = self.replication
+        return StartOffsets(settings.name, self.clusters.target, settings.placing, settings.delivery)
 
 
 def open_run(
@@ -244,6 +221,5 @@ def open_run(
     One that only ``looks`` waits for a transaction that hides the ledger as long as for any answer of a cluster.
     """
     deadline = deadline or Deadline()
-    bound = {"patience": float(replication.timeouts.request)} if looks else {}
-    clusters = Clusters(replication, connections, deadline, **bound)
+    clusters = Clusters(replication, connections, deadline, replication.timeouts.request if looks else None)
     return Run(replication=replication, clusters=clusters, store=store, run_id=run_id, deadline=deadline)

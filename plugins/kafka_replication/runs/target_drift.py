@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.planning.snapshot import Snapshot
@@ -106,8 +105,7 @@ class Comparison:
         A partition that does not answer is left out.
         """
         wanted = {at for key in keys for at in _ours(key, view)}
-        patience = offsets.Patience.within(self.replication.timeouts.request)
-        logs = offsets.readable_logs(self.clusters.target_admin, wanted, patience)
+        logs = self.clusters.target.standing.logs(wanted)
         return {key: offset for key, offset in self._foreign(view, logs).items() if key in keys}
 
     def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
@@ -132,7 +130,7 @@ class Comparison:
         for at in suspects:
             behind = _behind(view, writers.get(at, ()), at, logs[at])
             try:
-                first = first_record(self.clusters.target, consumer_group(self.replication.name), at, behind)
+                first = self.clusters.target.standing.first_record(at, behind)
             except ReplicationError as error:
                 log.warning("%s: what lies behind our last record was not read: %s", at, error)
                 continue

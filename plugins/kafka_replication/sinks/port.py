@@ -20,7 +20,7 @@ from kafka_replication.model.errors import RecordRefused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.verification.digest import key_digest
+from kafka_replication.verification.digest import Fingerprint, key_digest
 from kafka_replication.verification.verify import TargetReader
 
 if TYPE_CHECKING:  # only a worker that needs it loads it
@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # only a worker that needs it loads it
 # A plain tuple, because making a named one for every record costs 4 % of a copy.
 Record = tuple[int, int, bytes | None, bytes | None, Any]
 
+REASON = 300  # characters of a reason that receipts keep
+
 
 def size_of(record: Record) -> int:
     """The bytes of key, value and headers."""
@@ -38,6 +40,32 @@ def size_of(record: Record) -> int:
     if headers:
         size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
     return size
+
+
+def digest_of(record: Record) -> str:
+    """The digest of one record, as in `FailedRecord.digest`."""
+    digest = Fingerprint()
+    digest.add(*record[1:])
+    return digest.hexdigest()
+
+
+def failed_record(record: Record, failure: Failure) -> FailedRecord:
+    """The record as a receipt names it, without its place."""
+    readable = failure.kind is not FailureKind.UNREADABLE
+    return FailedRecord(
+        offset=failure.offset,
+        kind=failure.kind.value,
+        reason=shortened(failure.reason),
+        error=failure.error,
+        size=size_of(record) if readable else -1,
+        key_digest=key_digest(record[2]),
+        digest=digest_of(record) if readable else "",
+    )
+
+
+def shortened(reason: str) -> str:
+    """The first characters of a reason, as many as a receipt keeps."""
+    return reason if len(reason) <= REASON else f"{reason[: REASON - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)

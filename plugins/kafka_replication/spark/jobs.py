@@ -16,8 +16,12 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.partitioning import SOLE, Partitioning
+from kafka_replication.model.targets import KAFKA, place_of
+from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import private
 from kafka_replication.spark.failures import WORKER_ENDED, Failure
+from kafka_replication.targets.port import Target, TargetSettings
+from kafka_replication.targets.registry import kind
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
@@ -85,6 +89,7 @@ class Job:
     run_id: str
     source: dict[str, Any] = field(repr=False)
     target: dict[str, Any] = field(repr=False)
+    target_type: str = KAFKA
     settings: Copy
     delivery: Delivery = EXACTLY_ONCE
     failures: Failures = field(default_factory=Failures)
@@ -106,7 +111,20 @@ class Job:
     @property
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
-        return (*needed(self.settings), *self.pipeline.modules)
+        return (*needed(self.settings), place_of(self.target_type)[0], *self.pipeline.modules)
+
+    def open_target(self, deadline: Deadline) -> Target:
+        """The target, for a worker. Does not connect. Raises BadInput for a kind that cannot be imported."""
+        settings = TargetSettings(
+            replication=self.replication,
+            connection=self.target,
+            copying=self.settings,
+            delivery=self.delivery,
+            placing=self.partitioning,
+            request_seconds=self.request_seconds,
+            shared=True,
+        )
+        return kind(self.target_type)(settings, deadline)
 
     def shared(self, at_a_time: int) -> Job:
         """The same job for one of so many ranges ``at_a_time``: each gets its share of the throughput limit."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+from kafka_replication.conformance.ground import raised
+from kafka_replication.conformance.sink import segments_of
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange
@@ -12,8 +14,7 @@ from kafka_replication.sinks.port import RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.digests import digest_for
 from kafka_replication.verification.verify import PartDigest
-from tests.contract.copy_case import CopyCase, raised, segments_of
-from tests.support.checker import Record
+from tests.contract.copy_case import CopyCase
 from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Rec, numbered
 
@@ -26,10 +27,6 @@ ODD = [
     Rec(b"\0\xff", b"\0" * 1000),
     Rec(b"old", b"v", (), 1),
 ]
-
-
-def copied(case: CopyCase) -> list[Record]:
-    return [record for _, record in case.visible()]
 
 
 def assert_tiles(chunks: Sequence[Chunk], wanted: OffsetRange) -> None:
@@ -49,8 +46,8 @@ def produce_one_by_one(case: CopyCase, count: int) -> None:
 def every_record_arrives_unchanged_and_in_order(case: CopyCase) -> None:
     case.produce(*ODD, *numbered(300), *ODD)
     case.copy(OffsetRange(0, case.source_end()))
-    assert copied(case) == case.produced()
-    assert len(copied(case)) == 300 + 2 * len(ODD)
+    assert case.copied() == case.produced()
+    assert len(case.copied()) == 300 + 2 * len(ODD)
 
 
 def chunks_end_at_the_number_of_records_asked_for(case: CopyCase) -> None:
@@ -58,7 +55,7 @@ def chunks_end_at_the_number_of_records_asked_for(case: CopyCase) -> None:
     chunks = case.copy(OffsetRange(0, 25), most_records=10)
     assert [chunk.count for chunk in chunks] == [10, 10, 5]
     assert_tiles(chunks, OffsetRange(0, 25))
-    assert copied(case) == case.produced()
+    assert case.copied() == case.produced()
 
 
 def a_chunk_of_one_record_holds_one_record(case: CopyCase) -> None:
@@ -76,7 +73,7 @@ def offsets_without_visible_records_belong_to_the_range(case: CopyCase) -> None:
     chunks = case.copy(OffsetRange(0, end), most_records=2)
     assert_tiles(chunks, OffsetRange(0, end))
     assert sum(chunk.count for chunk in chunks) == 5
-    assert copied(case) == case.produced()
+    assert case.copied() == case.produced()
 
 
 def a_range_of_markers_alone_is_a_chunk_without_records(case: CopyCase) -> None:
@@ -90,14 +87,14 @@ def a_range_of_markers_alone_is_a_chunk_without_records(case: CopyCase) -> None:
 def nothing_outside_the_range_is_copied(case: CopyCase) -> None:
     case.produce(*numbered(30))
     assert_tiles(case.copy(OffsetRange(5, 20), most_records=4), OffsetRange(5, 20))
-    assert copied(case) == case.produced()[5:20]
+    assert case.copied() == case.produced()[5:20]
 
 
 def ranges_are_copied_in_any_order(case: CopyCase) -> None:
     case.produce(*numbered(30))
     for range_ in (OffsetRange(20, 30), OffsetRange(0, 10)):
         case.copy(range_)
-    assert copied(case) == [*case.produced()[20:], *case.produced()[:10]]
+    assert case.copied() == [*case.produced()[20:], *case.produced()[:10]]
 
 
 def the_digest_is_what_reading_back_finds(case: CopyCase) -> None:
@@ -136,7 +133,7 @@ def offsets_that_are_gone_are_a_gap(case: CopyCase) -> None:
     case.produce(*numbered(30))
     case.source.delete_before(case.topic, 0, 10)
     raised(GapFound, lambda: case.copy(OffsetRange(5, 30)))
-    assert copied(case) == []
+    assert case.copied() == []
 
 
 def a_source_that_was_re_created_is_refused(case: CopyCase) -> None:
@@ -158,7 +155,7 @@ def a_record_that_cannot_be_copied_unchanged_is_refused_by_name(case: CopyCase) 
         case.copy(OffsetRange(0, 4))
     except RefusedAt as error:
         refused.append(error.offset)
-    assert (refused, len(copied(case))) in (([3], 0), ([], 4))
+    assert (refused, len(case.copied())) in (([3], 0), ([], 4))
 
 
 CHECKS: list[Check] = [

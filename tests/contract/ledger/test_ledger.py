@@ -5,46 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 import pytest
-from confluent_kafka import Message
-from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.client import clients
+from kafka_replication.conformance import ledger as checks
+from kafka_replication.conformance.ground import Ground
+from kafka_replication.conformance.ledger_world import World
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.ledger.newest import NewestEntries
 from kafka_replication.kafka.ledger.reader import PositionsReader, TopicReader
 from kafka_replication.kafka.metadata import offsets
+from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runtime.deadline import Deadline
-from stack.kafka_cluster import KafkaCluster
-from tests.contract.ledger import checks
-from tests.contract.ledger.world import World
-
-IMPLEMENTATIONS = {"kafka": KafkaLedger}
+from tests.contract.kafka_ground import KafkaGround
+from tests.support.scenario import Cluster
 
 
 @pytest.fixture(scope="module")
-def admin(target_cluster: KafkaCluster) -> AdminClient:
-    return clients.admin({"bootstrap.servers": target_cluster.bootstrap})
+def ground(kafka_sides: tuple[Cluster, Cluster]) -> KafkaGround:
+    return KafkaGround(kafka_sides[1])
 
 
-def world_of(kind: type[KafkaLedger], cluster: KafkaCluster, admin: AdminClient) -> World:
-    config = {"bootstrap.servers": cluster.bootstrap}
-
-    def make(replication: str, deadline: Deadline) -> KafkaLedger:
-        return kind(config, admin, replication, deadline)
-
-    world = World(cluster.bootstrap, make)
+def world_of(ground: Ground) -> World:
+    world = World(ground)
     world.ledger().ensure(world.replication())
     return world
 
 
 @pytest.mark.parametrize("check", checks.ALL.values(), ids=checks.ALL)
-@pytest.mark.parametrize("kind", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
-def test_ledger(
-    kind: type[KafkaLedger], check: Callable[[World], None], target_cluster: KafkaCluster, admin: AdminClient
-) -> None:
-    check(world_of(kind, target_cluster, admin))
+def test_ledger(check: Callable[[World], None], ground: KafkaGround) -> None:
+    check(world_of(ground))
 
 
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +54,11 @@ def keeping_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came first stays."""
     add = NewestEntries.add
 
-    def add_once(self: NewestEntries, message: Message) -> None:
-        if self.get(message.partition() or 0, message.key() or b"") is None:
-            add(self, message)
+    def add_once(
+        self: NewestEntries, topic: str, partition: int, offset: int, record_key: bytes, value: bytes | None
+    ) -> None:
+        if self.get(partition, record_key) is None:
+            add(self, topic, partition, offset, record_key, value)
 
     monkeypatch.setattr(NewestEntries, "add", add_once)
 
@@ -107,11 +97,10 @@ BROKEN = {
 def test_a_broken_ledger_fails(
     break_it: Callable[[pytest.MonkeyPatch], None],
     check: Callable[[World], None],
-    target_cluster: KafkaCluster,
-    admin: AdminClient,
+    ground: KafkaGround,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = world_of(KafkaLedger, target_cluster, admin)
+    world = world_of(ground)
     break_it(monkeypatch)
     with pytest.raises(AssertionError):
         check(world)

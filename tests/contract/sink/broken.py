@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from kafka_replication.conformance import sink as checks
+from kafka_replication.conformance.ground import SETTINGS
+from kafka_replication.conformance.sink import Check, SinkCase, segments_of
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic, Ordered
 from kafka_replication.kafka.write.first_and_last import FirstAndLast
@@ -22,17 +25,14 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
-from tests.contract.copy_case import SETTINGS, CopyCase, segments_of
-from tests.contract.sink import checks
-from tests.contract.sink.checks import Check
 
 
 def remade(good: ChunkWriter, broken: type[ChunkWriter]) -> ChunkWriter:
     return broken(key=good.key, sender=good.sender, places=good.places, window=good.window, limits=good.limits)
 
 
-def place(case: CopyCase, key: PartitionKey) -> TargetPartition:
-    return TargetPartition(key=key, target=case.target_settings, settings=SETTINGS, deadline=NEVER)
+def place(case: SinkCase, key: PartitionKey) -> TargetPartition:
+    return TargetPartition(key=key, target=case.ground.connection, settings=SETTINGS, deadline=NEVER)
 
 
 class DroppingWriter(ChunkWriter):
@@ -133,8 +133,8 @@ class Broken:
 class BrokenSink(KafkaSink):
     """Kafka's sink with another session."""
 
-    def __init__(self, case: CopyCase, broken: Broken) -> None:
-        super().__init__(case.target_settings, SETTINGS)
+    def __init__(self, case: SinkCase, broken: Broken) -> None:
+        super().__init__(case.ground.connection, SETTINGS)
         self._case, self._broken = case, broken
 
     @contextmanager
@@ -202,8 +202,8 @@ class Unsafe:
 class BrokenAcknowledgedSink(KafkaSink):
     """Kafka's sink with another session."""
 
-    def __init__(self, case: CopyCase, unsafe: Unsafe) -> None:
-        super().__init__(case.target_settings, SETTINGS, delivery="at_least_once")
+    def __init__(self, case: SinkCase, unsafe: Unsafe) -> None:
+        super().__init__(case.ground.connection, SETTINGS, delivery="at_least_once")
         self._case, self._unsafe = case, unsafe
 
     @contextmanager

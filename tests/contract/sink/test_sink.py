@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_replication.conformance.ground import SETTINGS
+from kafka_replication.conformance.sink import FOREIGN, PROMISED, Check, SinkCase
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.model.delivery import PROFILES, Delivery
 from kafka_replication.model.partitioning import Partitioning
-from tests.contract.copy_case import SETTINGS, CopyCase
+from tests.contract.kafka_ground import KafkaGround
 from tests.contract.sink.broken import ALL, UNSAFE, Broken, BrokenAcknowledgedSink, BrokenSink, Unsafe
-from tests.contract.sink.checks import FOREIGN, PROMISED, Check
 from tests.support.scenario import Cluster
 
 GUARANTEES = dict(zip(PROFILES, PROMISED, strict=True))
@@ -24,27 +25,29 @@ SPREAD = [check for check in PROMISED["transactional"] if check not in FOREIGN]
 
 @pytest.mark.parametrize(("delivery", "check"), CHOSEN)
 def test_sink(delivery: Delivery, check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
-    case = CopyCase(*kafka_sides, delivery=delivery)
+    case = SinkCase(KafkaGround(kafka_sides[1]), delivery=delivery)
     check(case)
 
 
 @pytest.mark.parametrize("check", SPREAD, ids=lambda check: check.__name__)
-def test_sink_of_several_partitions(check: Check, copy_case: CopyCase) -> None:
+def test_sink_of_several_partitions(check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
     """Its target partitions have other writers by design, so foreign records are not its business."""
-    copy_case.sink = KafkaSink(copy_case.target_settings, SETTINGS, partitioning=Partitioning(name="by_key"))
-    check(copy_case)
+    case = SinkCase(KafkaGround(kafka_sides[1]))
+    case.sink = KafkaSink(case.ground.connection, SETTINGS, partitioning=Partitioning(name="by_key"))
+    check(case)
 
 
 @pytest.mark.parametrize("broken", ALL, ids=lambda broken: getattr(broken.session, "__name__", "?"))
-def test_a_broken_sink_is_noticed(broken: Broken, copy_case: CopyCase) -> None:
-    copy_case.sink = BrokenSink(copy_case, broken)
+def test_a_broken_sink_is_noticed(broken: Broken, kafka_sides: tuple[Cluster, Cluster]) -> None:
+    case = SinkCase(KafkaGround(kafka_sides[1]))
+    case.sink = BrokenSink(case, broken)
     with pytest.raises(AssertionError):
-        broken.noticed_by(copy_case)
+        broken.noticed_by(case)
 
 
 @pytest.mark.parametrize("unsafe", UNSAFE, ids=lambda unsafe: str(unsafe.session.__name__))
 def test_a_broken_sink_without_transactions_is_noticed(unsafe: Unsafe, kafka_sides: tuple[Cluster, Cluster]) -> None:
-    case = CopyCase(*kafka_sides, delivery="at_least_once")
+    case = SinkCase(KafkaGround(kafka_sides[1]), delivery="at_least_once")
     case.sink = BrokenAcknowledgedSink(case, unsafe)
     with pytest.raises(AssertionError):
         unsafe.noticed_by(case)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.conformance.ground import SETTINGS
+from kafka_replication.conformance.transaction import ATOMIC, ORDERED, Check, TransactionCase
 from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.runtime.deadline import NEVER
-from tests.contract.copy_case import SETTINGS
+from tests.contract.kafka_ground import KafkaGround
 from tests.contract.transaction.broken import ALL, UNORDERED, Broken, Unordered
-from tests.contract.transaction.checks import ATOMIC, ORDERED, Check, TransactionCase
 from tests.support.scenario import Cluster
 
 Make = Callable[[str, dict[str, Any]], TransactionPort]
@@ -36,7 +37,7 @@ PROMISED = [
 
 def case_of(make: Make, kafka_sides: tuple[Cluster, Cluster]) -> TransactionCase:
     target = kafka_sides[1]
-    return TransactionCase(target, lambda id_: make(id_, {"bootstrap.servers": target.bootstrap}))
+    return TransactionCase(KafkaGround(target), lambda id_: make(id_, {"bootstrap.servers": target.bootstrap}))
 
 
 @pytest.mark.parametrize(("make", "check"), PROMISED)
@@ -49,7 +50,7 @@ def test_a_broken_transaction_is_noticed(
     broken: type[Broken], noticed_by: Check, kafka_sides: tuple[Cluster, Cluster]
 ) -> None:
     case = case_of(transactional, kafka_sides)
-    case.make = lambda id_: broken(id_, case.cluster)
+    case.make = lambda id_: broken(id_, kafka_sides[1])
     with pytest.raises(AssertionError):
         noticed_by(case)
 
@@ -59,6 +60,6 @@ def test_a_broken_order_is_noticed(
     broken: type[Unordered], noticed_by: Check, kafka_sides: tuple[Cluster, Cluster]
 ) -> None:
     case = case_of(acknowledged, kafka_sides)
-    case.make = lambda _: broken(case.cluster)
+    case.make = lambda _: broken(kafka_sides[1])
     with pytest.raises(AssertionError):
         noticed_by(case)

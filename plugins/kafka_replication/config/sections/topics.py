@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from kafka_replication.config.sections.base import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.config.values import names
+from kafka_replication.model.targets import KAFKA
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 
@@ -17,6 +18,18 @@ class Cluster(Section):
 
     connection: ConnectionId = Field(
         description="Id of an Airflow connection of type `kafka`. Client settings and secrets live there, never here."
+    )
+
+
+class TargetCluster(Cluster):
+    """What is written to: a Kafka cluster, or another kind of target."""
+
+    type: Annotated[str, AfterValidator(names.check_target_type)] = Field(
+        default=KAFKA,
+        description=(
+            "What the target is: `kafka`, or `package.module:Class` of a kind of target that is installed where Airflow"
+            " and Spark run (see [api.md](api.md))."
+        ),
     )
 
 

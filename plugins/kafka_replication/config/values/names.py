@@ -8,9 +8,11 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
+from collections.abc import Iterable
 from functools import lru_cache
 
 from kafka_replication.model import partitioning
+from kafka_replication.model.targets import TARGETS
 
 LEDGER_PREFIX = "kafka-replication."
 QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
@@ -158,16 +160,23 @@ def check_transform(text: str) -> str:
         raise ValueError(f"{error}, or be {PROVENANCE}") from None
 
 
+def check_target_type(text: str) -> str:
+    """Raises ValueError unless it is a kind of target that is built in, or reads ``package.module:Class``."""
+    return text if text in TARGETS else _built_in_or_named(text, TARGETS, "Class")
+
+
 def check_partitioning(text: str) -> str:
     """Raises ValueError unless it is a partitioning that is built in, or reads ``package.module:function``."""
-    if text in partitioning.BUILT_IN:
-        return text
+    return text if text in partitioning.BUILT_IN else _built_in_or_named(text, partitioning.BUILT_IN, "function")
+
+
+def _built_in_or_named(text: str, built_in: Iterable[str], what: str) -> str:
     try:
         return check_callback(text)
     except ValueError:
-        near = difflib.get_close_matches(text.lower(), partitioning.BUILT_IN, n=1)
+        near = difflib.get_close_matches(text.lower(), built_in, n=1)
         question = f", did you mean '{near[0]}'?" if near else ""
-        raise ValueError(f"must be {', '.join(partitioning.BUILT_IN)} or package.module:function{question}") from None
+        raise ValueError(f"must be {', '.join(built_in)} or package.module:{what}{question}") from None
 
 
 def check_class(text: str) -> str:

@@ -9,28 +9,17 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.ledger import topics, writable, writer
-from kafka_replication.kafka.ledger.newest import NewestEntry
+from kafka_replication.kafka.ledger import topics, writable
 from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, Known, PositionsReader, ReceiptsReader
 from kafka_replication.kafka.metadata import offsets, open_transactions
-from kafka_replication.ledger.entries import (
-    RECEIPTS,
-    Deleted,
-    Entry,
-    Gap,
-    Handled,
-    Position,
-    Receipt,
-    Removed,
-    Start,
-    Verified,
-)
+from kafka_replication.ledger import writing
+from kafka_replication.ledger.entries import RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import ClusterName
@@ -80,38 +69,7 @@ class KafkaLedger:
     def view(self, damaged: Damaged | None = None) -> LedgerView:
         if not self.exists():
             return LedgerView()
-        positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
-        gaps: dict[PartitionKey, list[Gap]] = {}
-        starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
-        removed, handled = dict[PartitionKey, Removed](), dict[PartitionKey, list[Handled]]()
-        for newest in self._positions.entries():
-            match _read(newest, damaged):
-                case Position() as position:
-                    positions[newest.key] = position
-                case Verified() as entry:
-                    verified[newest.key] = entry
-                case Gap() as gap:
-                    gaps.setdefault(newest.key, []).append(gap)
-                case Start() as start:
-                    starts[newest.key] = start
-                case Deleted() as noted:
-                    deleted[newest.key] = noted
-                case Removed() as gone:
-                    removed[newest.key] = gone
-                case Handled() as decided:
-                    handled.setdefault(newest.key, []).append(decided)
-        in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        decisions = {key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled.items()}
-        return LedgerView(
-            positions,
-            verified,
-            in_order,
-            starts=starts,
-            deleted=deleted,
-            removed=removed,
-            handled=decisions,
-            owners=self._positions.owners(),
-        )
+        return self._positions.entries().view(damaged)
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))
@@ -149,18 +107,7 @@ class KafkaLedger:
         return writable.obstacle(self._admin, self._cluster)
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-        writer.write(transaction, key, entry)
+        writing.write(transaction, key, entry)
 
     def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
-        writer.delete(transaction, key, receipt)
-
-
-def _read(newest: NewestEntry, damaged: Damaged | None) -> Entry | None:
-    """The entry; None if it cannot be read, which is added to ``damaged``. Raises LedgerUnreadable without that."""
-    try:
-        return newest.entry()
-    except LedgerUnreadable as error:
-        if damaged is None:
-            raise
-        damaged[newest.kind, newest.key] = error
-        return None
+        writing.delete(transaction, key, receipt)

@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import borrowed
-from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
-from kafka_replication.ledger.receipts import Receipts, StoredReceipt
-from kafka_replication.ledger.view import Owner
+from kafka_replication.kafka.read.scan import offset_of
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.ledger.newest import NewestEntries, NewestEntry
+from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
@@ -101,7 +101,7 @@ class TopicReader:
         """Keys with an entry above the last stable offset: its transaction, or an earlier one, is still open."""
         newest = NewestEntries(self._replication)
         for message in self.read_uncommitted({at.partition: range_ for at, range_ in self.hidden().items()}):
-            newest.add(message)
+            _add(newest, message)
         return {entry.key for entry in newest}
 
 
@@ -140,13 +140,10 @@ class PositionsReader(TopicReader):
         """A copy of what was read, for another reader."""
         return Known(self._newest.copy(), dict(self._ends), self._topic_id)
 
-    def entries(self) -> Iterator[NewestEntry]:
+    def entries(self) -> NewestEntries:
+        """The entries now. They change with the next reading."""
         self._read_on(ALL)
-        return iter(self._newest)
-
-    def owners(self) -> Mapping[str, tuple[Owner, ...]]:
-        """As the last reading found them."""
-        return self._newest.owners()
+        return self._newest
 
     def entry(self, partition: int, record_key: bytes) -> NewestEntry | None:
         self._read_on([partition])
@@ -160,7 +157,7 @@ class PositionsReader(TopicReader):
         bounds = self.bounds(partitions)
         self._forget([partition for partition in partitions if self._ends.get(partition, 0) > bounds[partition].until])
         for message in self.read({partition: self._unread(partition, there) for partition, there in bounds.items()}):
-            self._newest.add(message)
+            _add(self._newest, message)
         self._ends |= {partition: there.until for partition, there in bounds.items()}
         self._log_foreign(self._newest)
 
@@ -185,20 +182,15 @@ class ReceiptsReader(TopicReader):
         since = {key: _known_offset(offset, bounds[key.ledger_partition].until) for key, offset in wanted.items()}
         newest = NewestEntries(self._replication)
         for message in self.read(_from_the_first(since, bounds)):
-            newest.add(message)
+            _add(newest, message)
         self._log_foreign(newest)
-        stored: dict[PartitionKey, list[StoredReceipt]] = {key: [] for key in wanted}
-        for entry in newest:
-            if entry.key in stored and entry.offset >= since[entry.key]:
-                receipt = entry.entry()
-                assert isinstance(receipt, Receipt)
-                stored[entry.key].append(StoredReceipt(entry.offset, receipt))
-        return Receipts(
-            stored={key: tuple(receipts) for key, receipts in stored.items()},
-            since=since,
-            log_starts={partition: there.from_ for partition, there in bounds.items()},
-            ends={partition: there.until for partition, there in bounds.items()},
-        )
+        return newest.receipts(since, bounds)
+
+
+def _add(newest: NewestEntries, message: Message) -> None:
+    newest.add(
+        message.topic() or "", message.partition() or 0, offset_of(message), message.key() or b"", message.value()
+    )
 
 
 def _known_offset(offset: int | None, end: int) -> int:

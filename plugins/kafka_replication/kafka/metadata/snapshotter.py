@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,24 +17,26 @@ from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Resource, Right, Side
 from kafka_replication.model.times import ceil_millis
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, without_description
 from kafka_replication.planning.topics import quarantine_topic
 
+# Takes the snapshot of a target: of the topics to be written to, and of others.
+Look = Callable[[Replication, Collection[str], Collection[str]], Snapshot]
 _CORRECT = "correct topics.include, create the topic, or grant Describe on it"
 
 
 def take(
     replication: Replication,
     source: AdminClient,
-    target: AdminClient,
+    target: Look,
     only: Collection[str] = (),
     until: datetime | None = None,
     known: Collection[TopicPartition] = (),
     others: Collection[str] = (),
     unresolved: Mapping[TopicPartition, datetime] = {},
 ) -> Snapshot:
-    """Both sides of every selected topic, and the topics ``others`` of the target. A topic or partition that does not
-    answer has a `Problem`.
+    """Both sides of every selected topic, and the topics ``others`` of the target, of which ``target`` takes a
+    snapshot. A topic or partition that does not answer has a `Problem`.
 
     ``known`` partitions already have a start offset: ``start_from`` is not resolved for them. For ``unresolved`` ones
     ``latest`` means the end that they had at that time.
@@ -48,7 +50,7 @@ def take(
     starts, unanswered = _starts(replication, source, set(readable) - set(known), unresolved, patience)
     ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
     wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
-    on_target = take_target(replication, target, wanted, others, patience)
+    on_target = target(replication, wanted, others)
     return replace(
         on_target,
         source_cluster=topics.cluster_id(source),
@@ -61,14 +63,10 @@ def take(
 
 
 def take_target(
-    replication: Replication,
-    target: AdminClient,
-    wanted: Collection[str],
-    others: Collection[str] = (),
-    patience: offsets.Patience | None = None,
+    replication: Replication, target: AdminClient, wanted: Collection[str], others: Collection[str] = ()
 ) -> Snapshot:
     """The target only: the topics to be written to, the topics ``others``, the ledger's and the quarantine."""
-    patience = patience or offsets.Patience.within(replication.timeouts.request)
+    patience = offsets.Patience.within(replication.timeouts.request)
     aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
     described = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
     targets = dict(described.topics)
@@ -132,7 +130,7 @@ def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> d
     for partition in known:
         numbers.setdefault(partition.topic, []).append(partition.partition)
     return {
-        name: topics.without_description(name, topic.problem, sorted(numbers.get(name, [0])))
+        name: without_description(name, topic.problem, sorted(numbers.get(name, [0])))
         if topic.problem and not topic.topic_id
         else topic
         for name, topic in described.topics.items()
@@ -171,7 +169,7 @@ def _missing(
             _CORRECT,
         )
     problem = Problem("the topic does not exist, or this client may not describe it", _CORRECT)
-    return {name: topics.without_description(name, problem, [0]) for name in missing}
+    return {name: without_description(name, problem, [0]) for name in missing}
 
 
 def _starts(

@@ -39,7 +39,7 @@ from kafka_replication.model.errors import (
 )
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import IMPLY_DESCRIBE, Operation
-from kafka_replication.planning.snapshot import Problem, Topic
+from kafka_replication.planning.snapshot import Problem, Topic, without_description
 from kafka_replication.sinks.port import TargetState
 
 K = TypeVar("K")
@@ -290,13 +290,6 @@ def _with_offsets(
         )
         for name, d in described.items()
     }
-
-
-def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
-    """A topic without a description, with the reason and perhaps its partitions."""
-    return Topic(
-        name=name, topic_id="", partitions=dict.fromkeys(partitions, problem), replication_factor=0, problem=problem
-    )
 
 
 def create(

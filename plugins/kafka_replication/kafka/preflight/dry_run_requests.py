@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -30,18 +29,9 @@ from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationEr
 from kafka_replication.model.keys import check_id
 from kafka_replication.model.rights import DenyRule, Resource, Side
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.targets.port import ToCreate
 
 WAIT = 0.1  # seconds between two looks at what the brokers deny
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToCreate:
-    """A topic that a run would create. ``replication_factor`` None is the brokers' default."""
-
-    name: str
-    partitions: int
-    replication_factor: int | None
-    config: Mapping[str, str] = field(default_factory=dict)
 
 
 def may_describe_group(config: clients.ClientConfig, group: str, seconds: float) -> bool:

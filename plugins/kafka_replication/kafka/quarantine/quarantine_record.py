@@ -14,14 +14,12 @@ from confluent_kafka import Message
 
 from kafka_replication.kafka.read.scan import headers_of
 from kafka_replication.ledger.entries import FailedRecord, Ids
-from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
-from kafka_replication.sinks.port import Record, size_of
-from kafka_replication.verification.digest import Fingerprint, key_digest
+from kafka_replication.sinks.port import Record, digest_of, shortened
 
 PREFIX = "kafka-replication.failed."
-REASON = 300  # characters of a reason that are kept
 NAMES = {  # of the headers that are added
     *("cluster", "replication", "topic", "partition", "offset", "timestamp", "target", "generation"),
     *("kind", "reason", "error", "time", "content"),
@@ -40,24 +38,6 @@ class Origin:
 def partition_of(key: PartitionKey, partitions: int) -> int:
     """The partition of the quarantine topic that takes the records of this key, in their order."""
     return key.ledger_partition % partitions
-
-
-def failed(record: Record, failure: Failure) -> FailedRecord:
-    """The record as a receipt names it, without its place."""
-    readable = failure.kind is not FailureKind.UNREADABLE
-    return FailedRecord(
-        offset=failure.offset,
-        kind=failure.kind.value,
-        reason=shortened(failure.reason),
-        error=failure.error,
-        size=size_of(record) if readable else -1,
-        key_digest=key_digest(record[2]),
-        digest=digest_of(record) if readable else "",
-    )
-
-
-def shortened(reason: str) -> str:
-    return reason if len(reason) <= REASON else f"{reason[: REASON - 3]}..."
 
 
 def headers_for(record: Record, failure: Failure, origin: Origin, *, whole: bool) -> list[tuple[str, bytes | None]]:
@@ -79,13 +59,6 @@ def headers_for(record: Record, failure: Failure, origin: Origin, *, whole: bool
         "content": "whole" if whole else "incomplete",
     }
     return [*(record[4] or ()), *((f"{PREFIX}{name}", str(value).encode()) for name, value in ours.items())]
-
-
-def digest_of(record: Record) -> str:
-    """As in `FailedRecord.digest`."""
-    digest = Fingerprint()
-    digest.add(*record[1:])
-    return digest.hexdigest()
 
 
 def is_copy_of(message: Message, key: PartitionKey, failed: FailedRecord) -> bool:

@@ -17,7 +17,7 @@ from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import TopicPartition, readable
-from kafka_replication.sinks.port import size_of
+from kafka_replication.sinks.port import digest_of, size_of
 from kafka_replication.verification.digest import key_digest
 
 
@@ -67,6 +67,6 @@ def _record(message: Message, ours: dict[str, str], at: TopicPartition) -> Faile
         error=ours["error"],
         size=-1 if original is None or ours["kind"] == FailureKind.UNREADABLE else size_of(original),
         key_digest=key_digest(key),
-        digest=quarantine_record.digest_of(original) if original else "",
+        digest=digest_of(original) if original else "",
         place=Place(at.topic, at.partition, offset_of(message)),
     )

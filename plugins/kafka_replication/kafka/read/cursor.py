@@ -66,6 +66,10 @@ class Cursor:
         """The records in ``wanted``, as `PartitionReader.records`."""
         return self._reader.records(wanted, unreadable)
 
+    def content(self, wanted: OffsetRange) -> Iterator[Record]:
+        """The same, decoded. Raises SystemError for a record that the client cannot decode."""
+        return map(record_of, self.read(wanted))
+
     def seen(
         self,
         wanted: OffsetRange,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import cached_property
 
 from confluent_kafka.admin import AdminClient
 
@@ -51,51 +52,59 @@ def check_all_shown(admin: AdminClient, topic: str, ends: Mapping[int, int]) -> 
             raise NotReady(f"{at} on the target has grown from {ends[at.partition]} to {end} meanwhile", "run again")
 
 
-class KafkaSides:
-    """A `BothSides` with a consumer for each side, made when it is first needed."""
+class SourceSide:
+    """A `SourceReader`, and the source's half of a `BothSides`. Its consumer is made when it is first needed."""
 
-    def __init__(
-        self,
-        source: clients.ClientConfig,
-        target: clients.ClientConfig,
-        key: PartitionKey,
-        stall: float,
-    ) -> None:
-        self._config, self._key, self._stall = {"source": source, "target": target}, key, stall
-        self._cursors: dict[str, Cursor] = {}
+    def __init__(self, source: clients.ClientConfig, key: PartitionKey, stall: float) -> None:
+        self._source, self._key, self._stall = source, key, stall
+        self._open = ExitStack()
+
+    @cached_property
+    def _reader(self) -> Cursor:
+        return self._cursor(self._source, self._key.source)
+
+    def _cursor(self, config: clients.ClientConfig, at: TopicPartition) -> Cursor:
+        return self._open.enter_context(closing(Cursor(config, consumer_group(self._key.replication), at, self._stall)))
 
     def source_log(self) -> OffsetRange:
-        return offsets.readable_log(clients.shared_admin(self._config["source"]), self._key.source)
-
-    def target_log(self, expected: int) -> OffsetRange:
-        return target_log(clients.shared_admin(self._config["target"]), self._key.target, expected)
-
-    def check_all_shown(self, until: int) -> None:
-        admin, at = clients.shared_admin(self._config["target"]), self._key.target
-        check_all_shown(admin, at.topic, {at.partition: until})
+        return offsets.readable_log(clients.shared_admin(self._source), self._key.source)
 
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, without=without)
+        return self._reader.seen(wanted, without=without)
 
     def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
-        self._cursor("source").add_to(digest, wanted)
+        self._reader.add_to(digest, wanted)
         return PartDigest(digest.count, digest.hexdigest())
 
     def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, lenient=True, unreadable=unreadable)
-
-    def target(self, wanted: OffsetRange) -> Iterator[Seen]:
-        return self._cursor("target").seen(wanted)
-
-    def _cursor(self, side: str) -> Cursor:
-        if side not in self._cursors:
-            at = self._key.source if side == "source" else self._key.target
-            self._cursors[side] = Cursor(self._config[side], consumer_group(self._key.replication), at, self._stall)
-        return self._cursors[side]
+        return self._reader.seen(wanted, lenient=True, unreadable=unreadable)
 
     def close(self) -> None:
-        for cursor in self._cursors.values():
-            cursor.close()
+        self._open.close()
+
+
+class KafkaSides(SourceSide):
+    """A `BothSides` with Kafka on both."""
+
+    def __init__(
+        self, source: clients.ClientConfig, target: clients.ClientConfig, key: PartitionKey, stall: float
+    ) -> None:
+        super().__init__(source, key, stall)
+        self._target = target
+
+    @cached_property
+    def _target_reader(self) -> Cursor:
+        return self._cursor(self._target, self._key.target)
+
+    def target_log(self, expected: int) -> OffsetRange:
+        return target_log(clients.shared_admin(self._target), self._key.target, expected)
+
+    def check_all_shown(self, until: int) -> None:
+        at = self._key.target
+        check_all_shown(clients.shared_admin(self._target), at.topic, {at.partition: until})
+
+    def target(self, wanted: OffsetRange) -> Iterator[Seen]:
+        return self._target_reader.seen(wanted)
 
 
 def both_sides(

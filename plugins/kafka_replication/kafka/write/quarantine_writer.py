@@ -18,7 +18,7 @@ from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
-from kafka_replication.sinks.port import Record, RefusedAt, size_of
+from kafka_replication.sinks.port import Record, RefusedAt, failed_record, size_of
 
 MOST_BYTES = 32 << 20  # of quarantined records in one chunk, beside those that are copied
 
@@ -61,7 +61,7 @@ class AsideWriter:
         if action == "quarantine":
             self._write(record, failure)
             self._bytes += size_of(record)
-        self._taken.append(quarantine_record.failed(record, failure))
+        self._taken.append(failed_record(record, failure))
         there_is_more = len(self._taken) < MOST_IN_CHUNK and self._bytes < MOST_BYTES
         self.full = self.full or not there_is_more or failure.offset in self.rules.known
 

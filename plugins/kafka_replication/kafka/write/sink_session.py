@@ -18,6 +18,7 @@ from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.model.errors import Refused
+from kafka_replication.model.failures import Failure
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Batches, Record
 
@@ -139,6 +140,10 @@ class KafkaSinkSession:
         if name not in there:
             raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
         return len(there[name].partitions)
+
+    def refusal(self, record: Record) -> Failure | None:
+        """The failure of a record that the target is certain to refuse."""
+        return self.limits().refusal(record)
 
     def decide(self, position: Position, decided: Handled) -> None:
         """Commit what a person decided about failed records. The session writes nothing else."""

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.ledger.entries import Receipt
@@ -25,6 +24,7 @@ from kafka_replication.runs.audit.sides import Sides, look
 from kafka_replication.runs.audit.unknown_partitions import lost_from_ledger
 from kafka_replication.runs.run import Run
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets.port import RecordReader
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.loss_count import set_aside
@@ -98,7 +98,7 @@ def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], reques
             first = min(current, default=log_.until)
             log_ = readable(max(first, log_.from_), log_.until)
         read_it = read.read_all if whole and at.topic not in read.not_searched else read.read
-        read_it(partial(_open_target, run), at, here, log_)
+        read_it(run.clusters.target.standing.reader, at, here, log_)
     return read
 
 
@@ -128,11 +128,6 @@ def _claims(
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
     known = claims.keys() | sides.ends.keys() | sides.failures.keys()
     return {at: claims.get(at, []) for at in known if at.topic in spread}
-
-
-def _open_target(run: Run, at: TopicPartition) -> Cursor:
-    group = consumer_group(run.replication.name)
-    return Cursor(run.clusters.target, group, at, run.replication.copying.stall_timeout)
 
 
 def _audit_partition(
@@ -229,7 +224,7 @@ class _PartitionAuditor:
                 key=self.key,
                 read=self.read,
                 result=self.result,
-                open_target=partial(_open_target, self.run),
+                open_target=self.run.clusters.target.standing.reader,
                 log=self.sides.log,
                 source=lambda receipt: self._written(receipt, copied(source, receipt)),
             )
@@ -255,7 +250,7 @@ class _PartitionAuditor:
         work = units(alone, [*others, *delivered], self._window(complete), retried, without)
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
-            closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
+            run.clusters.target.standing.reader(key.target) as target,
         ):
             for unit in work:
                 self._audit_unit(unit, source, target)
@@ -265,7 +260,12 @@ class _PartitionAuditor:
             self.result.target_records += target.records
 
     def _delivered(
-        self, chosen: Sequence[Receipt], window: OffsetRange, others: Sequence[Receipt], source: Cursor, target: Cursor
+        self,
+        chosen: Sequence[Receipt],
+        window: OffsetRange,
+        others: Sequence[Receipt],
+        source: Cursor,
+        target: RecordReader,
     ) -> None:
         """The chunks that were written without transactions, and what lies between them. Others have ``others``."""
         alone = claimed(receipt for receipt in others if receipt.after is None)
@@ -329,7 +329,7 @@ class _PartitionAuditor:
         until = MAX_OFFSET if complete else max(area.until for area in areas)
         return OffsetRange(min(areas).from_, until).intersection(self.target_log)
 
-    def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
+    def _audit_unit(self, unit: Unit, source: Cursor, target: RecordReader) -> None:
         area = unit.target.intersection(self.target_log) if unit.target else None
         receipt = unit.receipt
         if receipt is None:
@@ -356,7 +356,7 @@ class _PartitionAuditor:
             self.result.differ_by_receipt(receipt, total.count)
 
     def _by_content(
-        self, receipt: Receipt, total: Digest, area: OffsetRange | None, source: Cursor, target: Cursor
+        self, receipt: Receipt, total: Digest, area: OffsetRange | None, source: Cursor, target: RecordReader
     ) -> None:
         """Compare a chunk with what the source has there. Raises SystemError for a record that cannot be decoded."""
         change, aside = self.sides.change(self.key, receipt), set_aside(receipt)

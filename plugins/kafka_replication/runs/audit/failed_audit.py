@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_replication.kafka.read_back.segment_reader import SegmentReader, segment_reader
 from kafka_replication.ledger.entries import Handled, Receipt
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -15,20 +14,20 @@ from kafka_replication.runs.run import Run
 from kafka_replication.verification.audit import Difference, Kind
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.loss_count import set_aside
+from kafka_replication.verification.verify import TargetReader
 
 
 def audit_failed(run: Run, sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit) -> None:
     """Look for the records that were quarantined, and compare those that were retried with their entries."""
-    key, stall = result.key, run.replication.copying.stall_timeout
-    with segment_reader(run.clusters.target, key, stall) as reader:
+    with run.clusters.target.sink.verifier(result.key) as reader:
         _look_into_quarantine(sides, chosen, result, reader)
-        for entry, part in sides.retried(key):
+        for entry, part in sides.retried(result.key):
             _compare(sides, entry, part, result, reader)
     _find_doubled(sides, chosen, result)
 
 
 def _look_into_quarantine(
-    sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit, reader: SegmentReader
+    sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit, reader: TargetReader
 ) -> None:
     retried = sides.view.retried(result.key, result.generation)
     not_visible = sides.view.not_visible(result.key, result.generation)
@@ -43,7 +42,7 @@ def _look_into_quarantine(
             result.not_in_quarantine(failed)
 
 
-def _compare(sides: Sides, entry: Handled, part: Part, result: PartitionAudit, reader: SegmentReader) -> None:
+def _compare(sides: Sides, entry: Handled, part: Part, result: PartitionAudit, reader: TargetReader) -> None:
     log = sides.log(TopicPartition(result.key.target_topic, part.partition))
     if gone := records_below(part, log.from_ if log else 0):
         result.retried_and_gone(entry, part, gone)

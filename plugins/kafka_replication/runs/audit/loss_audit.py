@@ -12,6 +12,7 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.sides import Sides
+from kafka_replication.targets.port import RecordReader
 from kafka_replication.verification.audit import Difference, Kind, Seen, area_of, claimed
 from kafka_replication.verification.digests import digest_for
 from kafka_replication.verification.loss_count import all_set_aside, balance, near_to, origins, set_aside
@@ -42,7 +43,7 @@ class DeliveryAudit:
     readable: OffsetRange
     target_log: OffsetRange
     source: Cursor
-    target: Cursor
+    target: RecordReader
 
     def all(self, receipts: Sequence[Receipt], stretches: Coverage) -> None:
         """Add what differs to the result. ``stretches`` are the target offsets where chunks and left-overs lie.

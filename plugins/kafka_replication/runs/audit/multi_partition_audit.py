@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import MAP, Partitioning
 from kafka_replication.reporting.audit import LISTED, PartitionAudit
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets.port import RecordReader
 from kafka_replication.verification.audit import Difference, Kind, Seen, compare
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import RecordDigest, record_digest_for
@@ -30,7 +31,7 @@ from kafka_replication.verification.loss_count import set_aside
 from kafka_replication.verification.verify import PartDigest
 
 Name = tuple[PartitionKey, int, int, int]  # key, generation, first source offset, target partition
-OpenTarget = Callable[[TopicPartition], Cursor]
+OpenTarget = Callable[[TopicPartition], AbstractContextManager[RecordReader]]
 
 
 def name_of(key: PartitionKey, receipt: Receipt, part: Part) -> Name:
@@ -83,13 +84,13 @@ class TargetRead:
     ) -> None:
         digests = {number: digest for number, claim in enumerate(claims) if (digest := claim.digest()) is not None}
         try:
-            with closing(open_(at)) as cursor:
+            with open_(at) as reader:
                 for number, range_ in _pieces(claims, log):
                     if number is None and extra is not None:
-                        self._add_extra(extra, at, cursor.seen(range_))
+                        self._add_extra(extra, at, reader.seen(range_))
                     elif number in digests:
-                        for message in cursor.read(range_):
-                            digests[number].add(*record_of(message)[1:])
+                        for record in reader.content(range_):
+                            digests[number].add(*record[1:])
         except ReplicationError as error:
             self.failed[at] = error
             return
@@ -240,10 +241,10 @@ class SpreadAuditor:
         for part in placement.parts:
             at = TopicPartition(self.key.target_topic, part.partition)
             places = [offset for range_ in part.offsets for offset in range(range_.from_, range_.until)]
-            with closing(self.open_target(at)) as cursor:
+            with self.open_target(at) as reader:
                 log = self.log(at) or OffsetRange(0, 0)
                 there = (range_.intersection(log) for range_ in part.offsets)
-                seen = (record for range_ in there if range_ for record in cursor.seen(range_))
+                seen = (record for range_ in there if range_ for record in reader.seen(range_))
                 for difference in compare(iter(expected.seen.get(part.partition, ())), seen, places):
                     yield difference._replace(partition=part.partition)
         for number in sorted(expected.seen.keys() - {part.partition for part in placement.parts}):

@@ -8,8 +8,7 @@ from functools import partial
 
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
-from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.kafka.metadata import topics
 from kafka_replication.ledger.entries import Handled, Receipt, Transform
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
@@ -75,17 +74,15 @@ class Sides:
 def look(run: Run, keys: Collection[PartitionKey]) -> Sides:
     """Look at both sides. Raises BadInput for a transform that cannot be imported, Unreachable."""
     pipeline = run.pipeline
-    target = topics.describe_all(run.clusters.target_admin, {key.target_topic for key in keys})
+    target = run.clusters.target.catalogue.topics({key.target_topic for key in keys})
     positions = run.view().positions
     wanted = {
         TopicPartition(key.target_topic, number) for key in keys for number in positions[key].ends(key.source.partition)
     }
     there = [at for at in wanted if at.topic in target and at.partition in target[at.topic].partitions]
-    admin = run.clusters.target_admin
-    if run.replication.placing.shared:  # transactions of others may stay open
-        ends, failures = offsets.last_stable_each(admin, there)
-    else:
-        ends, failures = offsets.stable_ends_each(admin, there, longest_wait(run.replication.copying, run.deadline))
+    standing = run.clusters.target.standing
+    # Where others write, their transactions may stay open.
+    ends, failures = standing.ends(there) if run.replication.placing.shared else standing.stable_ends(there)
     cluster, source = (
         topics.cluster_id(run.clusters.source_admin),
         topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),

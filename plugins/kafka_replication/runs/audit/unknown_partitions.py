@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -36,5 +35,4 @@ def _told(key: PartitionKey, generation: int, watermark: int, there: OffsetRange
 
 def _on_target(run: Run, wanted: set[TopicPartition]) -> Mapping[TopicPartition, OffsetRange]:
     """The readable offsets of these target partitions, without those that do not answer."""
-    patience, admin = offsets.Patience.within(run.replication.timeouts.request), run.clusters.target_admin
-    return offsets.readable_logs(admin, wanted, patience)
+    return run.clusters.target.standing.logs(wanted)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafka_replication.kafka.quarantine.quarantine_scan import quarantined_records
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.failures import STATES, FailureKind
 from kafka_replication.model.keys import PartitionKey
@@ -92,12 +91,11 @@ def _found_in_quarantine(
     known = sum(row.generation == generation and row.is_kept(seconds) for row in rows.values())
     if _kept(view, key, seconds) <= known:
         return {}
-    topic, stall = run.replication.quarantine_topic, run.replication.copying.stall_timeout
-    target, admin = run.clusters.target, run.clusters.target_admin
-    found = [
-        FailedRow(key=key, generation=generation, record=record, history=(Step(time, QUARANTINED, ""),))
-        for record, time in quarantined_records(target, admin, topic, key, generation, stall)
-    ]
+    with run.clusters.target.quarantine() as quarantine:
+        found = [
+            FailedRow(key=key, generation=generation, record=record, history=(Step(time, QUARANTINED, ""),))
+            for record, time in quarantine.records(run.replication.quarantine_topic, key, generation)
+        ]
     left = rows_of(view, key, known=[row for row in found if row.id not in rows])
     return {id_: row for id_, row in left.items() if row.is_kept(seconds)}
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.port import DecidingSession
 from kafka_replication.watermarks.failed import FailedRow, rows_of
 
 
@@ -39,7 +37,7 @@ class Fenced:
     """
 
     run: LeasedRun
-    session: KafkaSinkSession
+    session: DecidingSession
     view: LedgerView  # of after fencing
     position: Position  # with what this session has committed
 
@@ -51,9 +49,7 @@ def fenced(run: LeasedRun, view: LedgerView, key: PartitionKey) -> Iterator[Fenc
     before = view.positions.get(key)
     if before is None:
         raise Refused(f"{key.source}: the ledger has no position for {key}", "restore the ledger topics of the target")
-    copying, placing = run.replication.copying, run.replication.placing
-    sink = KafkaSink(run.clusters.target, copying, run.deadline, run.clusters.ledger, placing)
-    with sink.session(key, before.ids, SetAside(searching=True)) as session:
+    with run.clusters.target.deciding(key, before.ids) as session:
         session.fence()
         view = run.view()
         position = view.position(key, before.generation)

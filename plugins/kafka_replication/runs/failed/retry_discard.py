@@ -17,9 +17,6 @@ from itertools import groupby
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
-from kafka_replication.kafka.quarantine.failed_contents import FailedContents, failed_contents
-from kafka_replication.kafka.quarantine.target_limits import TargetLimits
-from kafka_replication.kafka.read_back.segment_reader import segment_reader
 from kafka_replication.ledger.entries import Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.ledger.view import LedgerView
@@ -32,11 +29,12 @@ from kafka_replication.model.errors import (
     Unreachable,
     VerificationFailed,
 )
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runs import steps
+from kafka_replication.runs.failed.contents import FailedContents, failed_contents
 from kafka_replication.runs.failed.fenced import Fenced, Outcome, fenced, left_of
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.sinks.port import Record, RefusedAt
@@ -93,7 +91,11 @@ def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list
 
     def one(view: LedgerView, key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         clusters, stall = run.clusters, run.replication.copying.stall_timeout
-        with failed_contents(key, clusters.source, clusters.target, stall) as contents, ExitStack() as session:
+        with (
+            clusters.target.quarantine() as quarantine,
+            failed_contents(key, clusters.source, quarantine, stall) as contents,
+            ExitStack() as session,
+        ):
             yield from _Retry(
                 run=run,
                 before=view,
@@ -155,11 +157,11 @@ class _Retry:
         at = self._fence()
         self.contents.look(self.run.clusters.source_admin, at.position.ids, _unreadable(at, self.key, unreadable))
         left, done = left_of(at, rows, (RETRIED, NOT_VISIBLE))
-        limits, cluster = at.session.limits(), at.position.ids.source_cluster
+        refusal, cluster = at.session.refusal, at.position.ids.source_cluster
         yield from done
         chunk, size = list[_Content](), 0
         for row in left:
-            content = self._content(row, limits, cluster)
+            content = self._content(row, refusal, cluster)
             if isinstance(content, Outcome):
                 yield content
                 continue
@@ -171,7 +173,7 @@ class _Retry:
         if chunk:
             yield from self._some(chunk)
 
-    def _content(self, row: FailedRow, limits: TargetLimits, cluster: str) -> _Content | Outcome:
+    def _content(self, row: FailedRow, refusal: Callable[[Record], Failure | None], cluster: str) -> _Content | Outcome:
         """The content to write for the record, or the outcome if it cannot be written now."""
         if row.record.kind == FailureKind.UNFAITHFUL:
             return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
@@ -191,7 +193,7 @@ class _Retry:
             return Outcome(row=row, why=refused.what)
         if not written:
             return Outcome(row=row, why="the filter or the transform leaves it out now: discard it")
-        if failure := next(filter(None, map(limits.refusal, written)), None):
+        if failure := next(filter(None, map(refusal, written)), None):
             return Outcome(row=row, why=f"the target still refuses it: {failure.reason}")
         return _Content(row, written)
 
@@ -285,8 +287,7 @@ class _Retry:
         return ""
 
     def _read_back(self, entry: Handled) -> None:
-        stall = self.run.replication.copying.stall_timeout
-        with segment_reader(self.run.clusters.target, self.key, stall) as reader:
+        with self.run.clusters.target.sink.verifier(self.key) as reader:
             for part in entry.parts:
                 digest = Fingerprint()
                 reader.read(part, digest)

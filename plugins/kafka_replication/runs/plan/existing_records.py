@@ -9,7 +9,6 @@ from contextlib import closing
 
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.cursor import Cursor
-from kafka_replication.kafka.read.scan import record_of
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -58,20 +57,20 @@ def _told(run: Run, planned: PartitionPlan) -> Finding | None:
 def _same_record(run: Run, planned: PartitionPlan) -> tuple[int, int] | None:
     """The offset of the target's last record, and that of the same record at the source, if it is to be copied."""
     key, clusters = planned.key, run.clusters
-    patience = offsets.Patience.within(run.replication.timeouts.request)
-    there = offsets.readable_logs(clusters.target_admin, [key.target], patience).get(key.target)
+    there = clusters.target.standing.logs([key.target]).get(key.target)
     if there is None or not there.span:
         return None
     group, stall = consumer_group(key.replication), run.replication.copying.stall_timeout
-    with closing(Cursor(clusters.target, group, key.target, stall)) as target:
+    with clusters.target.standing.reader(key.target) as target:
         log_ = OffsetRange(max(there.from_, there.until - LAST), there.until)
-        last = next(iter(deque(map(record_of, target.read(log_)), maxlen=1)), None)
+        last = next(iter(deque(target.content(log_), maxlen=1)), None)
     if last is None:
         return None
+    patience = offsets.Patience.within(run.replication.timeouts.request)
     at, _ = offsets.at_time_each(clusters.source_admin, [key.source], last[1], patience)
     first = max(at.get(key.source, planned.source_end), planned.start)
     with closing(Cursor(clusters.source, group, key.source, stall)) as source:
         around = OffsetRange(min(first, planned.source_end), min(first + AROUND, planned.source_end))
-        same = (record[0] for record in map(record_of, source.read(around)) if record[1:] == last[1:])
+        same = (record[0] for record in source.content(around) if record[1:] == last[1:])
         found = next(same, None)
     return None if found is None else (last[0], found)

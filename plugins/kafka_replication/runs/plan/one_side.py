@@ -56,7 +56,7 @@ def _of_target(run: Run, problem: Problem) -> list[Finding]:
     replication, copied = run.replication, {key.target_topic for key in own(run.replication, view).positions}
     named = {entry for entry in replication.topics.include if not is_pattern(entry) and replication.selects(entry)}
     wanted = copied | {replication.target_name(name) for name in named if not replication.target_problem(name)}
-    snapshot = snapshotter.take_target(replication, run.clusters.target_admin, wanted)
+    snapshot = run.clusters.target.catalogue.look(replication, wanted)
     snapshot = replace(snapshot, logins=run.clusters.logins)
     answers = ask(run, snapshot, transactions=True, sides=["target"])
     snapshot = answers.in_(snapshot)

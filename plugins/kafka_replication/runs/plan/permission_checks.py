@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kafka_replication.kafka.preflight import dry_run_requests
-from kafka_replication.kafka.preflight.dry_run_requests import ToCreate
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
@@ -20,6 +19,7 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.topics import ledger_topics, quarantine_topic
 from kafka_replication.runs.plan.target_topics import quarantine_to_create, to_create
 from kafka_replication.runs.run import Run
+from kafka_replication.targets.port import ToCreate
 
 # A denied right is told at once. While a coordinator is away, its group is asked for again and again.
 GROUP_SECONDS = 2.0
@@ -59,26 +59,34 @@ def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[S
 
 def _group(run: Run, side: Side) -> Answers:
     right = rights.on_group(side, run.replication.name)
-    config = run.clusters.source if side == "source" else run.clusters.target
-    seconds = run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
-    allowed = dry_run_requests.may_describe_group(config, consumer_group(run.replication.name), seconds)
+    seconds, name = _seconds(run), run.replication.name
+    allowed = (
+        dry_run_requests.may_describe_group(run.clusters.source, consumer_group(name), seconds)
+        if side == "source"
+        else run.clusters.target.catalogue.may_read(seconds)
+    )
     return Answers() if allowed else Answers(frozenset({right}))
 
 
 def _rules(run: Run, side: Side) -> Answers:
-    admin = run.clusters.source_admin if side == "source" else run.clusters.target_admin
-    rules = dry_run_requests.deny_rules(
-        admin, side, run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
+    seconds = _seconds(run)
+    rules = (
+        dry_run_requests.deny_rules(run.clusters.source_admin, side, seconds)
+        if side == "source"
+        else run.clusters.target.catalogue.deny_rules(seconds)
     )
     return Answers() if rules is None else Answers(deny_rules={side: rules})
 
 
+def _seconds(run: Run) -> float:
+    return run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
+
+
 def _transactions(run: Run) -> Answers:
-    name, settings = run.replication.name, run.replication.copying
     try:
-        dry_run_requests.check_transactions(run.clusters.target, name, settings, run.deadline)
+        run.clusters.target.catalogue.check_writing()
     except NotAuthorized:
-        return Answers(frozenset({rights.on_transactions(name)}))
+        return Answers(frozenset({rights.on_transactions(run.replication.name)}))
     except ReplicationError as error:
         return Answers(
             findings=[Finding("error", str(run.clusters.logins["target"].cluster), error.what, error.remedy)]
@@ -89,7 +97,7 @@ def _transactions(run: Run) -> Answers:
 def _creation(run: Run, snapshot: Snapshot) -> Answers:
     wanted = {**_targets(run, snapshot), **_ledger(run, snapshot), **_quarantine(run, snapshot)}
     seconds = run.deadline.within(run.replication.timeouts.request)
-    refused = dry_run_requests.refusals(run.clusters.target_admin, (topic for topic, _ in wanted.values()), seconds)
+    refused = run.clusters.target.catalogue.refusals((topic for topic, _ in wanted.values()), seconds)
     denied = [name for name, error in refused.items() if isinstance(error, NotAuthorized)]
     return Answers(
         frozenset(right for name in denied for right in rights.on_topic("target", name, [Operation.CREATE])),

@@ -7,9 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication.kafka.read.target_records import Ends
 from kafka_replication.kafka.write import partitioner
-from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
@@ -33,6 +31,8 @@ from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.target_topics import create_quarantine, create_targets
 from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.run import LeasedRun, Request, Run
+from kafka_replication.targets.occupied import Ends
+from kafka_replication.targets.start_offsets import StartOffsets
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kafka_replication.kafka.read.target_records import TargetRecords
 from kafka_replication.kafka.write import partitioner
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
@@ -22,6 +21,7 @@ from kafka_replication.runs.plan.looking import asked, look
 from kafka_replication.runs.plan.permission_checks import ask
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.run import Request, Run
+from kafka_replication.targets.occupied import TargetRecords
 
 # The findings about a topic say the same.
 _SAID_BY_FINDINGS = frozenset({State.UNFIT, State.UNREADABLE, State.TARGET_MISSING})
@@ -88,7 +88,7 @@ def without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerVi
     }
     if not new:
         return planned
-    records = TargetRecords(run.replication.name, run.clusters.target, run.clusters.target_admin, placing)
+    records = TargetRecords(run.clusters.target, placing)
     wait = run.deadline.within(run.replication.timeouts.request)
     occupied, unknown = records.occupied_each(new, wait, view.positions)
     problems = {key: Problem.of(error) for key, error in unknown.items()}

@@ -10,7 +10,6 @@ from typing import Any
 
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.kafka.read.scan import headers_of, offset_of
-from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import Receipt, Removed
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.view import LedgerView
@@ -22,6 +21,7 @@ from kafka_replication.planning.backfill.recopy import GivenBack, Remainder, giv
 from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Run
+from kafka_replication.targets.port import EntrySession
 from kafka_replication.verification.digest import DIGEST_KIND, BatchDigest, Fingerprint
 from kafka_replication.verification.digests import RecordDigest, digest_for
 
@@ -67,7 +67,7 @@ def give_back_each(run: LeasedRun, snapshot: Snapshot, wanted: Mapping[Partition
             _give_back(run, session, snapshot, offsets)
 
 
-def _give_back(run: LeasedRun, session: PartitionSession, snapshot: Snapshot, wanted: Coverage) -> None:
+def _give_back(run: LeasedRun, session: EntrySession, snapshot: Snapshot, wanted: Coverage) -> None:
     key, view = session.key, as_compared(run.view(), snapshot)
     position = session.position()
     if position is None or position != view.positions.get(key):
@@ -83,7 +83,7 @@ def _give_back(run: LeasedRun, session: PartitionSession, snapshot: Snapshot, wa
         log.info("%s: %s are not on the target any more and will be copied again", key, given.offsets)
 
 
-def _write(session: PartitionSession, given: GivenBack) -> None:
+def _write(session: EntrySession, given: GivenBack) -> None:
     """The receipts go last: after a crash without transactions, what was already given back tells which are left over.
     Without them nothing would tell what is gone, or how many records of it were set aside.
     """

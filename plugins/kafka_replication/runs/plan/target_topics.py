@@ -9,16 +9,15 @@ from dataclasses import replace
 import tenacity
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.metadata import topics
-from kafka_replication.kafka.preflight.dry_run_requests import ToCreate
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.live import own
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, without_description
 from kafka_replication.planning.topics import quarantine_topic
 from kafka_replication.planning.topics.created_topics import created_config
 from kafka_replication.runs.run import LeasedRun, Request
+from kafka_replication.targets.port import ToCreate
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +55,7 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
     }
     snapshot = _await_visible(run, view, request, wanted)
     not_created = {
-        target: topics.without_description(target, problems[target])
-        for target in problems.keys() & set(missing.values())
+        target: without_description(target, problems[target]) for target in problems.keys() & set(missing.values())
     }
     not_grown = {
         target: _without_partitions(snapshot.target[target], len(fit[name].partitions), problems[target])
@@ -134,7 +132,7 @@ def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) ->
     wanted = to_create(run.replication, snapshot.source[name], target)
     run.check()
     log.info("creating %s on the target with %d partitions", target, wanted.partitions)
-    topics.create(run.clusters.target_admin, target, wanted.partitions, wanted.replication_factor, wanted.config)
+    run.clusters.target.catalogue.create(wanted)
 
 
 def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
@@ -154,8 +152,7 @@ def create_quarantine(run: LeasedRun, snapshot: Snapshot) -> None:
         wanted = quarantine_to_create(run.replication, snapshot)
         run.check()
         log.info("creating the quarantine topic %s on the target", wanted.name)
-        admin = run.clusters.target_admin
-        topics.create(admin, wanted.name, wanted.partitions, wanted.replication_factor, wanted.config)
+        run.clusters.target.catalogue.create(wanted)
 
 
 def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCreate:
@@ -173,7 +170,7 @@ def partitions_of(replication: Replication, source: Topic) -> int:
 def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:
     run.check()
     log.info("%s on the target gets as many partitions as its source: %d", target, partitions)
-    topics.add_partitions(run.clusters.target_admin, target, partitions)
+    run.clusters.target.catalogue.add_partitions(target, partitions)
 
 
 def _without_partitions(target: Topic, partitions: int, problem: Problem) -> Topic:

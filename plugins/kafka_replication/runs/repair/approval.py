@@ -9,9 +9,6 @@ from dataclasses import dataclass
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.target_records import Ends, Failed
-from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.kafka.write.transactions import longest_wait
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
@@ -25,6 +22,8 @@ from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.runs import steps
 from kafka_replication.runs.plan.target_topics import create_targets
 from kafka_replication.runs.run import LeasedRun, Request
+from kafka_replication.targets.occupied import Ends, Failed
+from kafka_replication.targets.port import EntrySession
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +101,7 @@ def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPl
 
 
 @contextmanager
-def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
+def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[EntrySession, Position]]:
     """A session with the partition's own transactional id. It fences a running copier, and a later copier fences it."""
     run.check()
     with closing(run.session(planned.key)) as session:
@@ -145,7 +144,7 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         # Receipts of copies that are gone were deleted when a part of these was given back.
         expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
-        lost = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
+        lost = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
         if lost is None:  # the copies were verified, and then removed from the target
             lost = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
             lost = lost or next(iter(planned.missed), None)
@@ -161,6 +160,15 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
     return gap
 
 
+def _target_starts(run: LeasedRun, key: PartitionKey, position: Position) -> dict[int, int]:
+    """The log start offsets now of the target partitions that have records of ours. Raises Unreachable."""
+    ours = [TopicPartition(key.target_topic, number) for number in position.ends(key.source.partition)]
+    starts, failures = run.clusters.target.standing.starts(ours)
+    for error in failures.values():
+        raise error
+    return {at.partition: start for at, start in starts.items()}
+
+
 def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Approval) -> Gap:
     """Open the partition as a run does, with a gap from offset 0 to its log start."""
     key = planned.key
@@ -174,13 +182,13 @@ def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Ap
         if key in opening.fence().positions:
             raise Refused(f"{key.source} was opened meanwhile", "run kafka-replication plan, then approve again")
         failures: Failed = {}
-        ends, wait = dict[PartitionKey, Ends](), longest_wait(run.replication.copying, run.deadline)
+        ends = dict[PartitionKey, Ends]()
         if run.replication.on_existing_target == "refuse":
-            occupied, failures = opening.records.occupied_each([key], wait, view.positions)
+            occupied, failures = opening.records.occupied_each([key], known=view.positions)
             for refused in refuse_occupied([planned], occupied, {}).values():
                 raise Refused(refused.what, refused.remedy)
         elif run.replication.on_existing_target == "append":
-            ends, failures = opening.records.ends([key], wait)
+            ends, failures = opening.records.ends([key])
         for error in failures.values():
             raise error
         gap = _gap(run, approval, 1, "late", ids)

@@ -8,9 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka.metadata import snapshotter, topics
-from kafka_replication.kafka.read.target_records import Ends
-from kafka_replication.kafka.write.start_offsets import StartOffsets, beginning
-from kafka_replication.kafka.write.transactions import longest_wait
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -21,6 +18,8 @@ from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runs import steps
 from kafka_replication.runs.plan.target_topics import create_target
 from kafka_replication.runs.run import LeasedRun
+from kafka_replication.targets.occupied import Ends
+from kafka_replication.targets.start_offsets import StartOffsets, beginning
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +57,11 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
     """A snapshot of the topic, with the start offsets of a new topic. Creates the target topic if it is missing."""
     while True:
         snapshot = replace(
-            snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target_admin, [topic]),
+            snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target.catalogue.look, [topic]),
             logins=run.clusters.logins,
         )
         preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
-        snapshot = replace(snapshot, target=topics.describe_all(run.clusters.target_admin, [target]))
+        snapshot = replace(snapshot, target=run.clusters.target.catalogue.topics([target]))
         source, existing = snapshot.source[topic], snapshot.target.get(target)
         if existing is None:
             if not run.replication.target_topics.create:
@@ -95,8 +94,7 @@ def to_reset(
 def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[PartitionKey]) -> None:
     if run.replication.on_existing_target != "refuse":
         return
-    wait = longest_wait(run.replication.copying, run.deadline)
-    for key, (at, offset) in sorted(opening.records.occupied(keys, wait).items()):
+    for key, (at, offset) in sorted(opening.records.occupied(keys).items()):
         raise Refused(
             f"{key.source}: {at} on the target still holds records (the first at offset {offset}), which would"
             " be copied twice",
@@ -145,7 +143,7 @@ def _ends(run: LeasedRun, opening: StartOffsets, key: PartitionKey) -> Ends:
     """The ends of other clients' records on the target. Partitions in which they may follow ours are left out."""
     if run.replication.placing.shared:
         return {}
-    ends, failures = opening.records.ends([key], longest_wait(run.replication.copying, run.deadline))
+    ends, failures = opening.records.ends([key])
     for error in failures.values():
         raise error
     return ends[key]

@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.write.fencing import fence_each
 from kafka_replication.model.keys import PartitionKey, opening_id, verified_id
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runs.run import LeasedRun
 
 log = logging.getLogger(__name__)
@@ -42,13 +39,10 @@ def _suspects(run: LeasedRun) -> list[PartitionKey]:
         if run.holds(key.target_topic):
             for number in position.ends(key.source.partition):
                 writers.setdefault(TopicPartition(key.target_topic, number), []).append(key)
-    patience = offsets.Patience.within(run.replication.timeouts.request)
-    there = offsets.all_three(run.clusters.target_admin, writers, patience)
-    hidden = (at for at, log_ in there.items() if isinstance(log_, PartitionOffsets) and log_.is_hiding)
-    return sorted({key for at in hidden for key in writers[at]})
+    return sorted({key for at in run.clusters.target.standing.hiding(writers) for key in writers[at]})
 
 
 def _fence(run: LeasedRun, ids: Mapping[str, str]) -> None:
     for what in ids.values():
         log.warning("%s: an earlier run may have left a transaction open; fencing its producer", what)
-    fence_each(ids, run.transactional, run.check)
+    run.clusters.target.end_sessions(ids, run.check)

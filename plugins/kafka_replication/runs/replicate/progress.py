@@ -56,7 +56,7 @@ class Watch:
         Nothing that goes wrong here stops the body. A reading that hangs, because the target does not answer, is left
         behind: its thread ends by itself, and says nothing any more.
         """
-        job = _Job(self._run.clusters.ledger_follower())
+        job = _Job(self._run.clusters.target.follower())
         thread = threading.Thread(target=self._follow, args=(job,), name="progress", daemon=True)
         thread.start()
         try:

@@ -330,7 +330,8 @@ def _moved_at(record: RunRecord) -> datetime:
 
 def _reach(run: Run) -> None:
     """Ask both clusters for metadata. Raises Unreachable or NotAdmitted, which name the side and its connection."""
-    _ = run.clusters.target_admin, run.clusters.source_admin
+    run.clusters.target.connect()
+    _ = run.clusters.source_admin
 
 
 def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:

@@ -19,18 +19,10 @@ def end_sessions(job: Job, tasks: Sequence[RangeTask]) -> None:
     ids = {task.key.transactional_id: str(task.key) for task in tasks if task.copy is not None}
     if not ids or job.delivery != EXACTLY_ONCE:
         return
-    # Not before: a Spark driver that ends no session needs no client.
-    from kafka_replication.kafka.write.fencing import fence_each
-    from kafka_replication.kafka.write.transactions import TransactionalProducer
-
     for what in ids.values():
         log.warning("%s: its work is given up here; ending the transaction that it may have open", what)
     deadline = Deadline.after(SECONDS)
-
-    def make(transactional_id: str, what: str) -> TransactionalProducer:
-        return TransactionalProducer(transactional_id, what, job.target, job.settings, deadline)
-
-    try:
-        fence_each(ids, make, lambda: deadline.check("ending transactions"))
+    try:  # not before: a Spark driver that ends no session needs no client
+        job.open_target(deadline).end_sessions(ids, lambda: deadline.check("ending transactions"))
     except OutOfTime:
         log.warning("not all of them were ended within %.0f s; the next session of each range ends its own", SECONDS)

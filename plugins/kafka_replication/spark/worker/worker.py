@@ -16,7 +16,6 @@ from functools import cached_property, lru_cache
 from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
 from kafka_replication.model.keys import PartitionKey
@@ -28,6 +27,7 @@ from kafka_replication.sinks.port import Sink
 from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
 from kafka_replication.spark.worker.giving_up import end_sessions
 from kafka_replication.spark.worker.small_ranges import Together, frugal
+from kafka_replication.targets.port import Target
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
@@ -88,21 +88,13 @@ class Tools:
         self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
 
     @cached_property
-    def ledger(self) -> Ledger:
-        """Raises Unreachable."""
-        from kafka_replication.kafka.client import clients
-        from kafka_replication.kafka.ledger import KafkaLedger
+    def target(self) -> Target:
+        return self.job.open_target(self.deadline)
 
-        job = self.job
-        return KafkaLedger(job.target, clients.shared_admin(job.target), job.replication, self.deadline)
-
-    @cached_property
+    @property
     def sink(self) -> Sink:
         """Raises Unreachable."""
-        from kafka_replication.kafka.write.sink import KafkaSink
-
-        job = self.job
-        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning, job.delivery)
+        return self.target.sink
 
     @cached_property
     def pipeline(self) -> Pipeline | None:
@@ -173,7 +165,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 
     try:
         reachability.check("source", job.source, task.key.source, job.request_seconds, deadline)
-        reachability.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        tools.target.check_reachable(_target(job, task.key), job.request_seconds)
         engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
         copier = Copier(
             engine=engine,
@@ -193,20 +185,17 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
-    from kafka_replication.kafka.preflight import reachability
-    from kafka_replication.kafka.read_back.partition_comparison import both_sides
-
     job, deadline = tools.job, tools.deadline
     deadline.moved()  # reading back has a time of its own
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         deadline.check(f"verifying {task.key.source}")
-        reachability.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        tools.target.check_reachable(_target(job, task.key), job.request_seconds)
         reading = ReadBack(
             task,
-            tools.ledger,
+            tools.target.ledger,
             lambda: tools.sink.verifier(task.key),
-            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout),
+            lambda: tools.target.sides(job.source, task.key),
         )
         try:
             doing = f"verifying {task.key.source}"

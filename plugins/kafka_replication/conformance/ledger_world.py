@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Copy, Replication
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.conformance.ground import Ground, opened
 from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.port import Ledger
@@ -24,14 +24,14 @@ COPY = Copy.model_validate({"transaction_timeout": 60, "chunk_seconds": 3, "stal
 
 @dataclass
 class World:
-    """``make`` returns a new ledger object of the replication with this name: it has read nothing yet."""
+    """One replication on a ground."""
 
-    bootstrap: str
-    make: Callable[[str, Deadline], Ledger]
+    ground: Ground
     name: str = field(default_factory=lambda: f"ledger-{uuid.uuid4().hex[:8]}")
 
     def ledger(self, deadline: Deadline = NEVER) -> Ledger:
-        return self.make(self.name, deadline)
+        """A new object, which has read nothing yet."""
+        return opened(self.ground, self.name, deadline=deadline, settings=COPY).ledger
 
     def replication(self) -> Replication:
         return Replication.model_validate(
@@ -54,11 +54,11 @@ class World:
     @contextmanager
     def transaction(self, who: str = "writer") -> Iterator[TransactionPort]:
         """Open while the body runs; the body commits, or it is aborted."""
-        producer = TransactionalProducer(f"{self.name}/{who}", who, {"bootstrap.servers": self.bootstrap}, COPY, NEVER)
-        with closing(producer):
-            producer.fence()
-            producer.begin()
-            yield producer
+        target = opened(self.ground, self.name, settings=COPY)
+        with closing(target.writer(f"{self.name}/{who}", who)) as writer:
+            writer.fence()
+            writer.begin()
+            yield writer
 
     def write(self, *entries: tuple[PartitionKey, Entry]) -> None:
         """Commit these entries together."""
@@ -70,9 +70,7 @@ class World:
 
     def put(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
         """Commit what nobody of ours would write."""
-        with self.transaction("stranger") as transaction:
-            transaction.send(topic, partition, key, value)
-            transaction.commit()
+        self.ground.put(topic, partition, key, value)
 
 
 def position(next_offset: int, generation: int = 1) -> Position:

@@ -1,25 +1,22 @@
-"""The content of a record that was set aside: from the source while it has it, else from the quarantine topic."""
+"""The content of a record that was set aside: from the source while it has it, else from the quarantine."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import closing
 
-from confluent_kafka import Message
-from confluent_kafka.admin import AdminClient
-
+from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.quarantine import quarantine_record
-from kafka_replication.kafka.quarantine.quarantine_scan import QuarantineEnds
 from kafka_replication.kafka.read.cursor import Cursor
-from kafka_replication.kafka.read.scan import headers_of, offset_of, record_of
+from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.sinks.port import Record, digest_of
+from kafka_replication.targets.port import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +24,12 @@ log = logging.getLogger(__name__)
 class FailedContents:
     """Reads failed records of one partition again. What it returns has the digest that the receipt names."""
 
-    def __init__(self, key: PartitionKey, source: clients.ClientConfig, target: clients.ClientConfig, stall: float):
-        self._key, self._source, self._target, self._stall = key, source, target, stall
-        self._cursors = dict[TopicPartition, Cursor]()
+    def __init__(self, key: PartitionKey, source: clients.ClientConfig, quarantine: Quarantine, stall: float) -> None:
+        self._key, self._quarantine = key, quarantine
+        self._source = Cursor(source, consumer_group(key.replication), key.source, stall)
         self._readable: OffsetRange | None = None
         self._unreadable = Coverage()  # offsets that could not be read when they were to be copied
         self._visible = dict[OffsetRange, frozenset[int] | None]()  # in each range of these; None: it still cannot be
-        self._quarantine = QuarantineEnds(clients.shared_admin(target))
 
     def look(self, admin: AdminClient, ids: Ids, unreadable: Coverage) -> None:
         """Find out which offsets of the source can still be read; none if its topic was re-created.
@@ -49,15 +45,9 @@ class FailedContents:
         unread = failed.kind == FailureKind.UNREADABLE
         if self._readable is not None and failed.offset in self._readable and not (unread and self._lacks(failed)):
             record = self._at_source(failed)
-            if record is not None and (unread or quarantine_record.digest_of(record) == failed.digest):
+            if record is not None and (unread or digest_of(record) == failed.digest):
                 return record
-        if failed.place is None or not self._quarantine.has(failed.place):
-            return None
-        at = TopicPartition(failed.place.topic, failed.place.partition)
-        message = self._one(at, self._target, failed.place.offset)
-        if message is None or not quarantine_record.is_copy_of(message, self._key, failed):
-            return None
-        return quarantine_record.original(message.key(), message.value(), headers_of(message))
+        return self._quarantine.original(self._key, failed)
 
     def is_not_visible(self, failed: FailedRecord) -> bool:
         """True if an offset that could not be read has no visible record, now that it can be read.
@@ -88,39 +78,23 @@ class FailedContents:
 
     def _read_whole(self, wanted: OffsetRange) -> frozenset[int] | None:
         try:
-            found = self._cursor(self._key.source, self._source).read(wanted)
-            return frozenset(offset_of(message) for message in found)
+            return frozenset(offset_of(message) for message in self._source.read(wanted))
         except (GapFound, Refused) as error:
             log.info("%s %s: %s", self._key.source, wanted, error)
             return None
 
     def _at_source(self, failed: FailedRecord) -> Record | None:
-        message = self._one(self._key.source, self._source, failed.offset)
-        if message is None:
-            return None
         try:
-            return record_of(message)
-        except SystemError:
-            return None
-
-    def _cursor(self, at: TopicPartition, side: clients.ClientConfig) -> Cursor:
-        if at not in self._cursors:
-            self._cursors[at] = Cursor(side, consumer_group(self._key.replication), at, self._stall)
-        return self._cursors[at]
-
-    def _one(self, at: TopicPartition, side: clients.ClientConfig, offset: int) -> Message | None:
-        try:
-            return next(self._cursor(at, side).read(OffsetRange(offset, offset + 1)), None)
-        except (GapFound, Refused) as error:  # it is gone, or cannot be read
-            log.info("%s offset %d: %s", at, offset, error)
+            return next(self._source.content(OffsetRange(failed.offset, failed.offset + 1)), None)
+        except (GapFound, Refused, SystemError) as error:  # it is gone, or cannot be read, or not decoded
+            log.info("%s offset %d: %s", self._key.source, failed.offset, error)
             return None
 
     def close(self) -> None:
-        for cursor in self._cursors.values():
-            cursor.close()
+        self._source.close()
 
 
 def failed_contents(
-    key: PartitionKey, source: clients.ClientConfig, target: clients.ClientConfig, stall: float
+    key: PartitionKey, source: clients.ClientConfig, quarantine: Quarantine, stall: float
 ) -> closing[FailedContents]:
-    return closing(FailedContents(key, source, target, stall))
+    return closing(FailedContents(key, source, quarantine, stall))

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-import pytest
-
+from kafka_replication.conformance.ground import raised
+from kafka_replication.conformance.ledger_world import World, gap, position, receipt, verified
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Start
 from kafka_replication.ledger.port import Damaged, Ledger
 from kafka_replication.ledger.record_keys import position_key
@@ -16,7 +16,6 @@ from kafka_replication.model.errors import LedgerUnreadable, Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runtime.deadline import Deadline
-from tests.contract.ledger.world import World, gap, position, receipt, verified
 
 
 def entries_come_back_as_they_were_written(world: World) -> None:
@@ -132,11 +131,10 @@ def a_spoilt_entry_is_named_and_stops_its_own_replication_only(world: World) -> 
     world.write((key, position(3)), (other, position(4)))
     world.put(POSITIONS, key.ledger_partition, position_key(key), b"not json")
     for read in (lambda: world.ledger().view(), lambda: world.ledger().position(key)):
-        with pytest.raises(LedgerUnreadable) as refused:
-            read()
-        assert str(key.ledger_partition) in refused.value.what and key.replication in refused.value.what
-        assert refused.value.remedy
-    others = World(world.bootstrap, world.make, other.replication)
+        refused = raised(LedgerUnreadable, read)
+        assert str(key.ledger_partition) in refused.what and key.replication in refused.what
+        assert refused.remedy
+    others = World(world.ground, other.replication)
     assert others.ledger().view().positions == {other: position(4)}
     world.write((key, position(5)))
     assert world.ledger().view().positions == {key: position(5)}, "an older, spoilt entry counts no more"
@@ -177,7 +175,7 @@ def generations_are_kept_apart(world: World) -> None:
 
 def receipts_are_read_from_where_they_are_needed(world: World) -> None:
     key, other, ledger = world.key(), world.neighbour(0), world.ledger()
-    neighbours = World(world.bootstrap, world.make, other.replication)
+    neighbours = World(world.ground, other.replication)
     chunks = [receipt(first, first + 10) for first in (0, 10, 20)]
     for chunk in chunks:
         world.write((key, chunk))

@@ -7,25 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.conformance.ground import Ground, raised
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.errors import Fenced, ReplicationError
-from kafka_replication.model.offsets import TopicPartition
-from tests.contract.copy_case import raised
-from tests.support.checker import read
-from tests.support.scenario import Cluster
 
 
 @dataclass
 class TransactionCase:
-    """A way to open sessions of one transactional id, and a fresh topic of two partitions."""
+    """A way to open sessions of one id, and a fresh topic of two partitions."""
 
-    cluster: Cluster
-    make: Callable[[str], TransactionPort]  # a new session under this transactional id
+    ground: Ground
+    make: Callable[[str], TransactionPort]  # a new session under this id
     topic: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:8]}")
 
     def __post_init__(self) -> None:
-        self.cluster.create(self.topic, 2)
+        self.ground.create(self.topic, 2)
 
     @contextmanager
     def session(self) -> Iterator[TransactionPort]:
@@ -43,19 +39,15 @@ class TransactionCase:
 
     def send(self, session: TransactionPort, *values: bytes, partition: int = 0) -> None:
         for value in values:
-            session.send(self.topic, partition, b"k", value)
+            session.send(self.topic, partition, b"k%s" % value, value)
 
     def visible(self, partition: int = 0) -> list[bytes | None]:
-        """What a ``read_committed`` reader finds; fails where a transaction stays open."""
-        return [record.value for _, record in read(self.cluster.bootstrap, self.topic, partition)]
+        """What a reader finds; fails where a transaction stays open."""
+        return self.ground.entries(self.topic, partition)
 
-    def end(self) -> int:
-        at = TopicPartition(self.topic, 0)
-        return offsets.high_watermarks(self.cluster.admin, [at])[at]
-
-    def stable(self) -> int:
-        at = TopicPartition(self.topic, 0)
-        return offsets.last_stable(self.cluster.admin, [at])[at]
+    def peek(self) -> list[bytes | None]:
+        """What a reader finds now, also while a transaction is open."""
+        return self.ground.peek(self.topic)
 
 
 Check = Callable[[TransactionCase], None]
@@ -84,7 +76,7 @@ def what_is_acknowledged_is_not_visible_before_the_commit(case: TransactionCase)
         session.begin()
         case.send(session, b"1")
         session.flush()
-        assert (case.end(), case.stable()) == (1, 0)
+        assert case.peek() == []
         session.commit()
     assert case.visible() == [b"1"]
 
@@ -160,7 +152,7 @@ def an_error_is_one_of_ours(case: TransactionCase) -> None:
 
 
 def nothing_is_written_after_what_failed(case: TransactionCase) -> None:
-    other = TransactionCase(case.cluster, case.make)
+    other = TransactionCase(case.ground, case.make)
     with case.fenced() as session:
 
         def commit() -> None:

@@ -5,42 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from confluent_kafka.admin import AdminClient
-
-from kafka_replication.config import Copy
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.read.target_records import Ends, TargetRecords
-from kafka_replication.kafka.write.entry_writer import writer_of
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.placement import Spread
-from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey, opening_id
 from kafka_replication.model.partitioning import SOLE, PartitionedBy, Partitioning
-from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.targets.occupied import Ends, TargetRecords
+from kafka_replication.targets.port import Target
 
 
 class StartOffsets:
     """Commits the start offsets of one replication's new partitions. A later instance fences an earlier one."""
 
     def __init__(
-        self,
-        replication: str,
-        ledger: Ledger,
-        target: clients.ClientConfig,
-        admin: AdminClient,
-        settings: Copy,
-        deadline: Deadline = NEVER,
-        partitioning: Partitioning = SOLE,
-        delivery: Delivery = EXACTLY_ONCE,
+        self, replication: str, target: Target, placing: Partitioning = SOLE, delivery: Delivery = EXACTLY_ONCE
     ) -> None:
-        self._ledger = ledger
-        self._partitioning = partitioning
-        self.records = TargetRecords(replication, target, admin, partitioning)
-        what = f"committing start offsets of {replication}"
+        self._ledger, self._placing = target.ledger, placing
         self._delivery: Delivery = delivery
-        self._transaction = writer_of(delivery, opening_id(replication), what, target, settings, deadline)
+        self.records = TargetRecords(target, placing)
+        what = f"committing start offsets of {replication}"
+        self._transaction = target.writer(opening_id(replication), what)
 
     def close(self) -> None:
         self._transaction.close()
@@ -64,7 +49,7 @@ class StartOffsets:
         receipts = self._ledger.receipt_ends()  # read after fencing: all receipts of these partitions will lie above
         started = {
             key: replace(
-                beginning(position, key, self._partitioning, ends.get(key, {})),
+                beginning(position, key, self._placing, ends.get(key, {})),
                 receipts_from=receipts[key.ledger_partition],
                 delivery=self._delivery,
             )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from confluent_kafka.admin import AdminClient
-
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition, readable
 from kafka_replication.model.partitioning import SOLE, Partitioning
+from kafka_replication.targets.port import Target
 
 Place = tuple[TopicPartition, int]  # with an offset
 Ends = dict[int, int]  # of target partitions
@@ -20,36 +16,33 @@ Failed = dict[PartitionKey, ReplicationError]
 
 
 class TargetRecords:
-    """Looks for records in target partitions of one replication, whose records are spread as ``partitioning`` says."""
+    """Looks for records in target partitions of one replication, whose records are spread as ``partitioning`` says.
 
-    def __init__(
-        self,
-        replication: str,
-        target: clients.ClientConfig,
-        admin: AdminClient,
-        partitioning: Partitioning = SOLE,
-    ) -> None:
-        self._replication, self._target, self._admin, self._partitioning = replication, target, admin, partitioning
+    ``seconds`` is for how long it waits for a session that hides records; None: as long as one of ours can last.
+    """
 
-    def occupied(self, keys: Collection[PartitionKey], wait: float) -> dict[PartitionKey, Place]:
-        """The partitions whose target has records for a ``read_committed`` reader, with the place of the first one.
+    def __init__(self, target: Target, partitioning: Partitioning = SOLE) -> None:
+        self._target, self._partitioning = target, partitioning
+
+    def occupied(self, keys: Collection[PartitionKey], seconds: float | None = None) -> dict[PartitionKey, Place]:
+        """The partitions whose target has records for a reader, with the place of the first one.
 
         Raises Stalled if an open transaction hides records, and Unreachable.
         """
-        occupied, unknown = self.occupied_each(keys, wait)
+        occupied, unknown = self.occupied_each(keys, seconds)
         for error in unknown.values():
             raise error
         return occupied
 
     def occupied_each(
-        self, keys: Collection[PartitionKey], wait: float, known: Collection[PartitionKey] = ()
+        self, keys: Collection[PartitionKey], seconds: float | None = None, known: Collection[PartitionKey] = ()
     ) -> tuple[dict[PartitionKey, Place], Failed]:
-        """As `occupied`, with the reason for each partition whose target cannot be read within ``wait`` seconds.
+        """As `occupied`, with the reason for each partition whose target cannot be read.
 
         Where several keys write to one target topic, it may have records of those ``known``, so it is not searched.
         """
         written = set[str]() if self._partitioning.sole else {key.target_topic for key in known}
-        ends, unknown = self.ends([key for key in keys if key.target_topic not in written], wait)
+        ends, unknown = self.ends([key for key in keys if key.target_topic not in written], seconds)
         at = {TopicPartition(key.target_topic, number): end for key in ends for number, end in ends[key].items()}
         first, failed = self._first_each(at)
         occupied = {}
@@ -61,12 +54,14 @@ class TargetRecords:
                 occupied[key] = found[0]
         return occupied, unknown
 
-    def ends(self, keys: Collection[PartitionKey], wait: float) -> tuple[dict[PartitionKey, Ends], Failed]:
-        """The ends of each key's target partitions, after waiting ``wait`` seconds at most until no open transaction
-        hides records below it; or why they are not known.
+    def ends(
+        self, keys: Collection[PartitionKey], seconds: float | None = None
+    ) -> tuple[dict[PartitionKey, Ends], Failed]:
+        """The ends of each key's target partitions, once no open transaction hides records below it; or why they are
+        not known.
         """
         places = self._places(keys)
-        ends, failures = offsets.stable_ends_each(self._admin, {at for here in places.values() for at in here}, wait)
+        ends, failures = self._target.standing.stable_ends({at for here in places.values() for at in here}, seconds)
         failed = {
             key: failures[at] for key, here in places.items() for at in here if at in failures
         }  # the last one is told
@@ -81,25 +76,25 @@ class TargetRecords:
         """The target partitions in which records of the keys may come to lie."""
         if self._partitioning.keeps:
             return {key: [key.target] for key in keys}
-        states = topics.states(self._admin, {key.target_topic for key in keys}) if keys else {}
+        there = self._target.catalogue.partitions({key.target_topic for key in keys}) if keys else {}
         return {
             key: [
                 TopicPartition(key.target_topic, number)
-                for number in self._partitioning.targets(key.source.partition, states[key.target_topic].partitions)
+                for number in self._partitioning.targets(key.source.partition, there[key.target_topic])
             ]
             for key in keys
-            if key.target_topic in states
+            if key.target_topic in there
         }
 
     def _first_each(
         self, ends: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ReplicationError]]:
         """The offset of the first record of each partition that has one."""
-        starts, failed = offsets.log_starts_each(self._admin, ends)
-        first, group = dict[TopicPartition, int](), consumer_group(self._replication)
+        starts, unknown = self._target.standing.starts(ends)
+        first, failed = dict[TopicPartition, int](), dict(unknown)
         for at, start in starts.items():
             try:
-                found = first_record(self._target, group, at, readable(start, ends[at]))
+                found = self._target.standing.first_record(at, readable(start, ends[at]))
             except ReplicationError as error:
                 failed[at] = error
                 continue

@@ -1,4 +1,4 @@
-"""Keeps the newest entry under each key of one replication while a ledger topic is read in log order."""
+"""Keeps the newest entry under each key of one replication, while the ledger is read in the order of its writing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import Message
-
-from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import Entry, Position
+from kafka_replication.ledger.entries import Deleted, Entry, Gap, Handled, Position, Receipt, Removed, Start, Verified
+from kafka_replication.ledger.port import Damaged
+from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.record_keys import decode_key
-from kafka_replication.ledger.view import Owner
+from kafka_replication.ledger.view import LedgerView, Owner
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
@@ -114,29 +114,29 @@ class NewestEntries:
         """The other replications with a position, by target topic."""
         return Owners(self._others)
 
-    def add(self, message: Message) -> None:
-        place = (message.partition() or 0, message.key() or b"")
-        value = message.value()
+    def add(self, topic: str, partition: int, offset: int, record_key: bytes, value: bytes | None) -> None:
+        """Take the record at this offset. Without a value it deletes the entry under its key."""
+        place = (partition, record_key)
         if value is None:  # a deletion, which is also the remedy for a foreign entry
             self._by_key.pop(place, None)
             self._foreign.pop(place, None)
-            if other := self._of_other(place[1]):
+            if other := self._of_other(record_key):
                 self._others.get(other[1], {}).pop(place, None)
         elif (known := self._by_key.get(place)) is not None:
             self._by_key[place] = NewestEntry(
                 at=known.at,
-                offset=offset_of(message),
+                offset=offset,
                 record_key=known.record_key,
                 value=value,
                 kind=known.kind,
                 key=known.key,
             )
-        elif other := self._of_other(place[1]):
+        elif other := self._of_other(record_key):
             kind, target = other
             if kind == "position":
                 self._others.setdefault(target, {})[place] = value
         else:
-            self._add_new(place, message, value)
+            self._add_new(topic, place, offset, value)
 
     def _of_other(self, record_key: bytes) -> tuple[str, str] | None:
         """The kind and the target topic of a well-formed key of another replication, else None. Most keys are of
@@ -150,27 +150,79 @@ class NewestEntries:
         numbers = all(type(number) is int for number in more)
         return (kind, target) if well_formed and numbers and replication != self._replication else None
 
-    def _add_new(self, place: tuple[int, bytes], message: Message, value: bytes) -> None:
+    def _add_new(self, topic: str, place: tuple[int, bytes], offset: int, value: bytes) -> None:
         partition, record_key = place
         try:
             kind, key, _ = decode_key(record_key)
         except LedgerUnreadable as e:
             why = f"{e.what}; it is ignored. Remedy: {e.remedy}"
-            self._foreign[place] = (offset_of(message), Event.FOREIGN_LEDGER_ENTRY, why)
+            self._foreign[place] = (offset, Event.FOREIGN_LEDGER_ENTRY, why)
             return
         if key.replication != self._replication:
             return
         if partition != key.ledger_partition:
             why = f"an entry of {key} does not belong in this partition; it is ignored"
-            self._foreign[place] = (offset_of(message), Event.MISPLACED_LEDGER_ENTRY, why)
+            self._foreign[place] = (offset, Event.MISPLACED_LEDGER_ENTRY, why)
             return
         self._by_key[place] = NewestEntry(
-            at=f"{message.topic()}-{partition}",
-            offset=offset_of(message),
+            at=f"{topic}-{partition}",
+            offset=offset,
             record_key=record_key,
             value=value,
             kind=kind,
             key=key,
+        )
+
+    def view(self, damaged: Damaged | None = None) -> LedgerView:
+        """All entries but receipts. Raises LedgerUnreadable for one that cannot be read; with ``damaged`` it is left
+        out, and the reason is added there.
+        """
+        positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
+        gaps: dict[PartitionKey, list[Gap]] = {}
+        starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
+        removed, handled = dict[PartitionKey, Removed](), dict[PartitionKey, list[Handled]]()
+        for newest in self:
+            match _read(newest, damaged):
+                case Position() as position:
+                    positions[newest.key] = position
+                case Verified() as entry:
+                    verified[newest.key] = entry
+                case Gap() as gap:
+                    gaps.setdefault(newest.key, []).append(gap)
+                case Start() as start:
+                    starts[newest.key] = start
+                case Deleted() as noted:
+                    deleted[newest.key] = noted
+                case Removed() as gone:
+                    removed[newest.key] = gone
+                case Handled() as decided:
+                    handled.setdefault(newest.key, []).append(decided)
+        in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
+        decisions = {key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled.items()}
+        return LedgerView(
+            positions,
+            verified,
+            in_order,
+            starts=starts,
+            deleted=deleted,
+            removed=removed,
+            handled=decisions,
+            owners=self.owners(),
+        )
+
+    def receipts(self, since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Receipts:
+        """The receipts of these keys from these offsets on, of a log that has these ``bounds`` in each partition."""
+        stored: dict[PartitionKey, list[StoredReceipt]] = {key: [] for key in since}
+        for newest in self:
+            if newest.key in stored and newest.offset >= since[newest.key]:
+                receipt = newest.entry()
+                assert isinstance(receipt, Receipt)
+                stored[newest.key].append(StoredReceipt(newest.offset, receipt))
+        return Receipts(
+            stored={key: tuple(receipts) for key, receipts in stored.items()},
+            since=since,
+            log_starts={partition: there.from_ for partition, there in bounds.items()},
+            ends={partition: there.until for partition, there in bounds.items()},
         )
 
     def log_foreign(self, topic: str) -> None:
@@ -180,3 +232,14 @@ class NewestEntries:
                 self._logged.add((partition, record_key, offset))
                 text = "%s-%d on the target, offset %d: %s"
                 log_event(log, logging.WARNING, event, text, topic, partition, offset, why)
+
+
+def _read(newest: NewestEntry, damaged: Damaged | None) -> Entry | None:
+    """The entry; None if it cannot be read, which is added to ``damaged``. Raises LedgerUnreadable without that."""
+    try:
+        return newest.entry()
+    except LedgerUnreadable as error:
+        if damaged is None:
+            raise
+        damaged[newest.kind, newest.key] = error
+        return None

@@ -3,28 +3,101 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from typing import Literal
 
-from kafka_replication.ledger.entries import Position
+from kafka_replication.config import Replication
+from kafka_replication.conformance.ground import Ground, opened, raised
+from kafka_replication.copying.engine import Chunk
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement, Segment
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
-from kafka_replication.verification.digest import Fingerprint
-from tests.contract.copy_case import (
-    CopyCase,
-    chunk_of,
-    commit,
-    digest_of,
-    parts_of,
-    raised,
-    records,
-    write,
-    write_and_commit,
-)
-from tests.support.scenario import Rec
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Record, RefusedAt, Sink, SinkSession
+from kafka_replication.targets.port import Target
+from kafka_replication.targets.start_offsets import StartOffsets
+from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 
-Check = Callable[[CopyCase], None]
+FOREIGN_RECORD: Record = (0, 1_700_000_000_000, b"foreign", b"foreign", None)
+
+
+@dataclass
+class SinkCase:
+    """A sink under test, and one opened partition of a target topic of its own."""
+
+    ground: Ground
+    topic: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:8]}")
+    delivery: Delivery = EXACTLY_ONCE
+
+    def __post_init__(self) -> None:
+        self.create()
+        self.key = PartitionKey(self.topic, TopicPartition(self.topic, 0), self.topic)
+        self.target = self.opened()
+        self.sink: Sink = self.target.sink
+        self._open()
+
+    def create(self) -> None:
+        self.ground.create(self.topic)
+
+    def opened(self) -> Target:
+        return opened(self.ground, self.topic, self.delivery)
+
+    @property
+    def ids(self) -> Ids:
+        """Of the topics as they are now."""
+        return Ids("source", "source-topic", self.ground.id_of(self.topic))
+
+    def _open(self) -> None:
+        file = {"source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": [self.topic]}}
+        self.target.ledger.ensure(Replication.model_validate({"name": self.topic, **file}))
+        with closing(StartOffsets(self.topic, self.target, delivery=self.delivery)) as opening:
+            opening.fence()
+            opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, {})
+
+    def visible(self) -> list[tuple[int, Record]]:
+        """What a reader of the target finds, read without the product."""
+        return self.ground.visible(self.topic)
+
+    def values(self) -> list[bytes | None]:
+        return [record[3] for _, record in self.visible()]
+
+    @contextmanager
+    def session(self) -> Iterator[SinkSession]:
+        """A session that has not fenced yet."""
+        with self.sink.session(self.key, self.ids) as session:
+            yield session
+
+    @contextmanager
+    def fenced(self) -> Iterator[tuple[SinkSession, Position]]:
+        """A session that fenced the others, and the position that it read then."""
+        with self.session() as session:
+            session.fence()
+            position = session.position()
+            assert position is not None, "the partition was opened"
+            yield session, position
+
+    def receipt(self, chunk: Chunk, engine: str = "record/1", digest_kind: str = DIGEST_KIND) -> Receipt:
+        return Receipt(
+            generation=1,
+            range=chunk.range,
+            count=chunk.count,
+            bytes=chunk.bytes,
+            digest=chunk.digest,
+            digest_kind=digest_kind,
+            engine=engine,
+            placement=chunk.placement,
+            ids=self.ids,
+            run_id="contract",
+            time="2026-01-01T00:00:00.000Z",
+        )
+
+
+Check = Callable[[SinkCase], None]
 # transactional: readers see a chunk's records, its receipt and the new position together, or nothing of them.
 # acknowledged: readers may see records of a chunk before its commit; repeating the chunk doubles them; none is lost.
 # leader: as acknowledged, but records that only their leader had are lost with it.
@@ -32,12 +105,67 @@ Check = Callable[[CopyCase], None]
 Guarantee = Literal["transactional", "acknowledged", "leader", "none"]
 
 
-def newest(case: CopyCase) -> Position:
+def records(count: int, first: int = 0) -> list[Record]:
+    """Decoded records as an engine hands them over, at the source offsets from ``first`` on."""
+    return [(n, 1_700_000_000_000 + n, b"k%d" % n, b"v%d" % n, None) for n in range(first, first + count)]
+
+
+def write(session: SinkSession, batch: list[Record]) -> Placement:
+    """One chunk of these records, in two calls, not committed yet."""
+    writer = session.begin()
+    writer.write(batch[:2])
+    writer.write(batch[2:])
+    return writer.finish(digest_of_all(batch))
+
+
+def digest_of_all(batch: list[Record]) -> str:
+    digest = Fingerprint()
+    for _, timestamp, key, value, headers in batch:
+        digest.add(timestamp, key, value, headers)
+    return digest.hexdigest()
+
+
+def chunk_of(batch: list[Record], placement: Placement, until: int | None = None) -> Chunk:
+    """The chunk that says what was written; without records it covers the offsets up to ``until``."""
+    from_ = batch[0][0] if batch else 0
+    return Chunk(
+        range=OffsetRange(from_, batch[-1][0] + 1 if until is None else until),
+        count=len(batch),
+        bytes=0,
+        digest=digest_of_all(batch),
+        placement=placement,
+        leader_epoch=None,
+    )
+
+
+def commit(case: SinkCase, session: SinkSession, position: Position, chunk: Chunk) -> Position:
+    """Commit this chunk behind ``position``; the new position."""
+    moved = chunk.moved(position)
+    session.commit(moved, case.receipt(chunk))
+    return moved
+
+
+def segments_of(placement: Placement) -> tuple[Segment, ...]:
+    """The segments of a Kafka target."""
+    assert isinstance(placement, KafkaSegments)
+    return placement.segments
+
+
+def parts_of(placement: Placement) -> tuple[Part, ...]:
+    """The same of any chunk on a Kafka target."""
+    return placement.parts if isinstance(placement, KafkaPartitions) else tuple(s.part for s in segments_of(placement))
+
+
+def write_and_commit(case: SinkCase, session: SinkSession, position: Position, batch: list[Record]) -> Position:
+    return commit(case, session, position, chunk_of(batch, write(session, batch)))
+
+
+def newest(case: SinkCase) -> Position:
     with case.fenced() as (_, position):
         return position
 
 
-def a_committed_chunk_is_visible_with_its_position(case: CopyCase) -> None:
+def a_committed_chunk_is_visible_with_its_position(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         moved = write_and_commit(case, session, position, records(5))
     assert case.values() == [b"v%d" % n for n in range(5)]
@@ -48,7 +176,7 @@ def not_committed(session: SinkSession) -> tuple[int, Record | None]:
     return session.written, session.first
 
 
-def what_was_written_and_is_not_committed_is_counted(case: CopyCase) -> None:
+def what_was_written_and_is_not_committed_is_counted(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         assert not_committed(session) == (0, None)
         placement = write(session, records(5))
@@ -57,7 +185,7 @@ def what_was_written_and_is_not_committed_is_counted(case: CopyCase) -> None:
         assert not_committed(session) == (0, None)
 
 
-def chunks_of_one_session_follow_each_other(case: CopyCase) -> None:
+def chunks_of_one_session_follow_each_other(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         position = write_and_commit(case, session, position, records(3))
         position = write_and_commit(case, session, position, records(1, 3))
@@ -65,7 +193,7 @@ def chunks_of_one_session_follow_each_other(case: CopyCase) -> None:
     assert case.values() == [b"v%d" % n for n in range(8)]
 
 
-def what_is_not_committed_is_not_there(case: CopyCase) -> None:
+def what_is_not_committed_is_not_there(case: SinkCase) -> None:
     with case.fenced() as (session, before):
         write(session, records(5))
     assert newest(case) == before
@@ -75,13 +203,13 @@ def what_is_not_committed_is_not_there(case: CopyCase) -> None:
     assert case.values() == [b"v%d" % n for n in range(5)]
 
 
-def what_is_not_committed_is_not_in_the_position(case: CopyCase) -> None:
+def what_is_not_committed_is_not_in_the_position(case: SinkCase) -> None:
     with case.fenced() as (session, before):
         write(session, records(5))
     assert newest(case) == before
 
 
-def a_session_cannot_commit_after_a_newer_one_did(case: CopyCase) -> None:
+def a_session_cannot_commit_after_a_newer_one_did(case: SinkCase) -> None:
     with case.fenced() as (old, position):
         old.check_target(position)
         chunk = chunk_of(records(5), write(old, records(5)))
@@ -92,7 +220,7 @@ def a_session_cannot_commit_after_a_newer_one_did(case: CopyCase) -> None:
     assert newest(case) == moved
 
 
-def a_fenced_session_cannot_commit(case: CopyCase) -> None:
+def a_fenced_session_cannot_commit(case: SinkCase) -> None:
     with case.fenced() as (old, position):
         chunk = chunk_of(records(5), write(old, records(5)))
         with case.fenced() as (new, then):
@@ -102,32 +230,32 @@ def a_fenced_session_cannot_commit(case: CopyCase) -> None:
     assert case.values() == [b"v%d" % n for n in range(5)]
 
 
-def the_position_is_read_after_fencing(case: CopyCase) -> None:
+def the_position_is_read_after_fencing(case: SinkCase) -> None:
     with case.fenced() as (old, position), case.session() as new:
         moved = write_and_commit(case, old, position, records(5))
         new.fence()
         assert new.position() == moved
 
 
-def a_chunk_without_records_moves_the_position(case: CopyCase) -> None:
+def a_chunk_without_records_moves_the_position(case: SinkCase) -> None:
     with case.fenced() as (session, position):
-        placement = session.begin().finish(digest_of([]))
+        placement = session.begin().finish(digest_of_all([]))
         moved = commit(case, session, position, chunk_of([], placement, until=7))
     assert (moved.next_offset, newest(case), case.values()) == (7, moved, [])
 
 
-def the_placement_says_where_the_records_are(case: CopyCase) -> None:
+def the_placement_says_where_the_records_are(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         position = write_and_commit(case, session, position, records(3))
         placement = write(session, records(4, 3))
         commit(case, session, position, chunk_of(records(4, 3), placement))
     parts, visible = parts_of(placement), case.visible()
-    inside = [record.value for part in parts for range_ in part.offsets for at, record in visible if at in range_]
+    inside = [record[3] for part in parts for range_ in part.offsets for at, record in visible if at in range_]
     assert inside == [b"v%d" % n for n in range(3, 7)]
     assert sum(part.count for part in parts) == 4
 
 
-def the_verifier_reads_what_was_written(case: CopyCase) -> None:
+def the_verifier_reads_what_was_written(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         one = write(session, records(4))
         position = commit(case, session, position, chunk_of(records(4), one))
@@ -137,26 +265,26 @@ def the_verifier_reads_what_was_written(case: CopyCase) -> None:
     with case.sink.verifier(case.key) as verifier:
         for part, batch in ((first, records(4)), (second, records(2, 4)), (first, records(4))):
             found = verifier.read(part, Fingerprint())
-            assert (found.count, found.digest) == (len(batch), digest_of(batch))
+            assert (found.count, found.digest) == (len(batch), digest_of_all(batch))
 
 
-def a_foreign_record_is_noticed(case: CopyCase) -> None:
+def a_foreign_record_is_noticed(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         write_and_commit(case, session, position, records(3))
-    case.target.produce(case.topic, [Rec(b"foreign", b"foreign")])
+    case.ground.write(case.topic, FOREIGN_RECORD)
     with case.fenced() as (session, position):
         raised(ForeignWriter, lambda: session.check_target(position))
 
 
-def a_foreign_record_between_two_chunks_is_noticed(case: CopyCase) -> None:
+def a_foreign_record_between_two_chunks_is_noticed(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         session.check_target(position)
         write_and_commit(case, session, position, records(3))
-        case.target.produce(case.topic, [Rec(b"foreign", b"foreign")])
+        case.ground.write(case.topic, FOREIGN_RECORD)
         raised(ForeignWriter, lambda: write(session, records(3, 3)))
 
 
-def our_own_records_are_not_foreign(case: CopyCase) -> None:
+def our_own_records_are_not_foreign(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         session.check_target(position)
         position = write_and_commit(case, session, position, records(3))
@@ -166,20 +294,20 @@ def our_own_records_are_not_foreign(case: CopyCase) -> None:
         write_and_commit(case, session, position, records(2, 3))
 
 
-def a_target_that_was_re_created_is_refused(case: CopyCase) -> None:
+def a_target_that_was_re_created_is_refused(case: SinkCase) -> None:
     ids = case.ids
     with case.fenced() as (session, _):
-        case.target.delete(case.topic)
+        case.ground.delete(case.topic)
         raised(Refused, lambda: session.check_ids(ids))
-        case.target.create(case.topic)
+        case.ground.create(case.topic)
         raised(Refused, lambda: session.check_ids(ids))
     with case.sink.session(case.key, ids) as session:
         raised(Refused, session.fence)
 
 
-def a_refused_record_is_named_when_it_is_alone(case: CopyCase) -> None:
+def a_refused_record_is_named_when_it_is_alone(case: SinkCase) -> None:
     """Random bytes, for the target compresses before it judges a record's size."""
-    case.target.set(case.topic, max_message_bytes="20000")
+    case.ground.limit(case.topic, 20_000)
     large: Record = (3, 1_700_000_000_000, b"large", os.urandom(50_000), None)
     with case.fenced() as (session, _):
         refused = raised(RefusedAt, lambda: write(session, [*records(3), large]))
@@ -191,8 +319,8 @@ def a_refused_record_is_named_when_it_is_alone(case: CopyCase) -> None:
     assert newest(case) == position
 
 
-def a_refused_record_takes_nothing_with_it(case: CopyCase) -> None:
-    case.target.set(case.topic, max_message_bytes="20000")
+def a_refused_record_takes_nothing_with_it(case: SinkCase) -> None:
+    case.ground.limit(case.topic, 20_000)
     large: Record = (3, 1_700_000_000_000, b"large", os.urandom(50_000), None)
     with case.fenced() as (session, position):
         raised(RefusedAt, lambda: write(session, [*records(3), large]))
@@ -201,7 +329,7 @@ def a_refused_record_takes_nothing_with_it(case: CopyCase) -> None:
     assert case.values() == [b"v0", b"v1", b"v2"]
 
 
-def the_receipt_range_is_what_the_position_covers(case: CopyCase) -> None:
+def the_receipt_range_is_what_the_position_covers(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         chunk = chunk_of(records(3), write(session, records(3)), until=9)
         moved = commit(case, session, position, chunk)

@@ -1,0 +1,137 @@
+"""One target cluster of a replication, as one process reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
+from kafka_replication.kafka.read_back.partition_comparison import KafkaSides, both_sides
+from kafka_replication.kafka.write.fencing import fence_each
+from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.sink import KafkaSink, session_of
+from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.partitioning import Partitioning
+from kafka_replication.model.rights import Login
+from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.port import (
+    Catalogue,
+    DecidingSession,
+    EntrySession,
+    Quarantine,
+    Standing,
+    TargetSettings,
+)
+
+CONNECTING = 0.6  # of the time of an answer; the rest is left to say why
+
+
+class KafkaTarget:
+    """A `Target`. What only a driver needs is imported when it is first asked for."""
+
+    def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
+        self._settings, self._deadline = settings, deadline
+        self._config, self._copying = settings.connection, settings.copying
+
+    @classmethod
+    def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return clients.check_connection(name, settings, "target")
+
+    @property
+    def login(self) -> Login:
+        return clients.login(self._config)
+
+    @cached_property
+    def _own_admin(self) -> AdminClient:
+        return clients.admin(self._config, self._settings.request_seconds * CONNECTING)
+
+    def _admin(self) -> AdminClient:
+        return clients.shared_admin(self._config) if self._settings.shared else self._own_admin
+
+    def connect(self) -> None:
+        self._admin()
+
+    def check_reachable(self, at: TopicPartition, seconds: float) -> None:
+        from kafka_replication.kafka.preflight import reachability
+
+        reachability.check("target", self._config, at, seconds, self._deadline)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        from kafka_replication.kafka.target.catalogue import KafkaCatalogue
+
+        name = self._settings.replication
+        return KafkaCatalogue(name, self._config, self._admin, self._copying, self._deadline)
+
+    @cached_property
+    def standing(self) -> Standing:
+        from kafka_replication.kafka.target.standing import KafkaStanding
+
+        name, seconds = self._settings.replication, self._settings.request_seconds
+        return KafkaStanding(name, self._config, self._admin, self._copying, self._deadline, seconds)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._ledger
+
+    @cached_property
+    def _ledger(self) -> KafkaLedger:
+        seconds = self._settings.ledger_seconds
+        patience = LONGEST_TRANSACTION if seconds is None else seconds
+        return KafkaLedger(self._config, self._admin(), self._settings.replication, self._deadline, patience=patience)
+
+    def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
+        follow, config, seconds = self._ledger.follower(), self._config, self._settings.request_seconds
+
+        @contextmanager
+        def opened() -> Iterator[Ledger]:
+            with clients.admin(config, seconds * CONNECTING) as admin:
+                yield follow(admin)
+
+        return opened
+
+    @cached_property
+    def sink(self) -> KafkaSink:
+        return self._sink(self._settings.placing, self._settings.delivery)
+
+    def _sink(self, placing: Partitioning, delivery: Delivery) -> KafkaSink:
+        return KafkaSink(self._config, self._copying, self._deadline, self._ledger, placing, delivery)
+
+    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[KafkaSides]:
+        return both_sides(source, self._config, key, self._copying.stall_timeout)
+
+    def session(self, key: PartitionKey) -> EntrySession:
+        return session_of(key, self._config, self._copying, self._deadline, delivery=self._settings.delivery)
+
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[DecidingSession]:
+        return self._sink(self._settings.placing, EXACTLY_ONCE).session(key, ids, SetAside(searching=True))
+
+    def writer(self, writer_id: str, what: str) -> TransactionPort:
+        if self._settings.delivery == EXACTLY_ONCE:
+            return self._transactional(writer_id, what)
+        return AcknowledgedProducer("at_least_once", what, self._config, self._copying, self._deadline)
+
+    def _transactional(self, writer_id: str, what: str) -> TransactionalProducer:
+        return TransactionalProducer(writer_id, what, self._config, self._copying, self._deadline)
+
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        fence_each(ids, self._transactional, check)
+
+    def quarantine(self) -> AbstractContextManager[Quarantine]:
+        from kafka_replication.kafka.target.quarantine import KafkaQuarantine
+
+        name, stall = self._settings.replication, self._copying.stall_timeout
+        return closing(KafkaQuarantine(self._config, self._admin(), stall, name))

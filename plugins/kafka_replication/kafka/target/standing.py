@@ -1,0 +1,61 @@
+"""The logs of a target cluster, whoever wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.read.cursor import Cursor, first_record
+from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.model.keys import consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning.snapshot import PartitionOffsets
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.targets.port import Failures
+
+
+class KafkaStanding:
+    """A `Standing` of one cluster, for one replication."""
+
+    def __init__(
+        self,
+        replication: str,
+        config: clients.ClientConfig,
+        admin: Callable[[], AdminClient],
+        copying: Copy,
+        deadline: Deadline,
+        request_seconds: float,
+    ) -> None:
+        self._group, self._config, self._admin = consumer_group(replication), config, admin
+        self._copying, self._deadline = copying, deadline
+        self._patience = offsets.Patience.within(request_seconds)
+
+    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        return offsets.readable_logs(self._admin(), wanted, self._patience)
+
+    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        return offsets.log_starts_each(self._admin(), wanted)
+
+    def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        return offsets.last_stable_each(self._admin(), wanted)
+
+    def stable_ends(
+        self, wanted: Iterable[TopicPartition], seconds: float | None = None
+    ) -> tuple[dict[TopicPartition, int], Failures]:
+        most = longest_wait(self._copying, self._deadline) if seconds is None else seconds
+        return offsets.stable_ends_each(self._admin(), wanted, most)
+
+    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
+        there = offsets.all_three(self._admin(), wanted, self._patience)
+        return {at for at, log in there.items() if isinstance(log, PartitionOffsets) and log.is_hiding}
+
+    def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
+        return first_record(self._config, self._group, at, wanted)
+
+    def reader(self, at: TopicPartition) -> closing[Cursor]:
+        return closing(Cursor(self._config, self._group, at, self._copying.stall_timeout))

@@ -1,0 +1,273 @@
+"""The interface of a target: everything that runs, backfills, audits, retries, `check` and `status` do to one.
+
+A kind of target is one package that implements `Target`, and one line in `kafka_replication.model.targets`. What only
+copies uses the part of it that is in `kafka_replication.sinks.port`. A target has topics with partitions, whatever its
+own words for them are (an index, a table, a folder), and records have offsets there: where it numbers nothing itself,
+that of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafka_replication.config import Copy, Replication
+from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.failures import Failure
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.partitioning import SOLE, Partitioning
+from kafka_replication.model.rights import DenyRule, Login
+from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.sinks.port import Record, Sink, SinkSession
+from kafka_replication.verification.audit import Seen
+from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.read_back import Sides
+
+Failures = Mapping[TopicPartition, ReplicationError]  # why nothing is known of a partition of the target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSettings:
+    """The settings with which a target is opened. ``connection`` is what `TargetKind.checked` returned.
+
+    ``ledger_seconds``: for how long reading the ledger waits for a transaction that hides entries; None: as long as one
+    lasts. ``shared``: many targets of one process share their clients, as the threads of a worker do.
+    """
+
+    replication: str
+    connection: Mapping[str, Any] = field(repr=False)
+    copying: Copy
+    delivery: Delivery = EXACTLY_ONCE
+    placing: Partitioning = SOLE
+    request_seconds: float = 30.0  # that an answer may take
+    ledger_seconds: float | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToCreate:
+    """A topic to create. ``replication_factor`` None is the target's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Catalogue(Protocol):
+    """The topics of a target, and what it lets this client do. All raise Unreachable and NotAdmitted."""
+
+    def cluster_id(self) -> str:
+        """The id of the cluster. Two names of one cluster have one id."""
+
+    def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
+        """A snapshot of the target alone: the topics to be written to, the topics ``others``, the ledger's and the
+        quarantine. A topic or partition that does not answer has a `Problem`.
+        """
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of these topics that exist. Raises the error of one that cannot be described."""
+
+    def partitions(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
+        """The numbers of the partitions of those of these topics that exist."""
+
+    def create(self, topic: ToCreate) -> None:
+        """Create the topic, and wait until it can be used. One that exists stays as it is.
+
+        Raises Refused, NotAuthorized, Stalled.
+        """
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Give the topic this number of partitions. Raises Refused."""
+
+    def may_read(self, seconds: float) -> bool:
+        """False if this client is certain to be refused as a reader."""
+
+    def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
+        """The rules by which the target denies something; None if it does not show them."""
+
+    def check_writing(self) -> None:
+        """Ask for what a session needs, without fencing any. Raises NotAuthorized, Refused."""
+
+    def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
+        """The errors with which the target would not create these topics, by name. Creates nothing."""
+
+
+class RecordReader(Protocol):
+    """Reads bounded parts of one partition, as readers of the target see them. Raises GapFound, Stalled, Unreachable.
+
+    ``records`` is how many `seen` and `add_to` have read.
+    """
+
+    records: int
+
+    def content(self, wanted: OffsetRange) -> Iterator[Record]:
+        """The records in ``wanted``, with their offsets on the target."""
+
+    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
+        """The offset and digest of each record in ``wanted``. ``total`` is a digest of all of them."""
+
+    def add_to(self, total: Digest, wanted: OffsetRange) -> None:
+        """Add what is in ``wanted``."""
+
+
+class Standing(Protocol):
+    """Looks at what stands on a target, whoever wrote it. Only reads. What it returns leaves out, or gives an error
+    for, a partition that does not answer.
+    """
+
+    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        """The readable offsets now, after one request; without the partitions that do not answer soon."""
+
+    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        """The offset of the first record that can still be there."""
+
+    def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        """The end of what readers see now."""
+
+    def stable_ends(
+        self, wanted: Iterable[TopicPartition], seconds: float | None = None
+    ) -> tuple[dict[TopicPartition, int], Failures]:
+        """The end of all that was written before, once readers see it. None: wait as long as a session of ours can
+        hide records.
+        """
+
+    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those in which a session that is not over hides records from readers."""
+
+    def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
+        """The offset of the first record in ``wanted``, or None."""
+
+    def reader(self, at: TopicPartition) -> AbstractContextManager[RecordReader]: ...
+
+
+class Quarantine(Protocol):
+    """Records that were set aside on the target."""
+
+    def records(self, topic: str, key: PartitionKey, generation: int) -> Iterator[tuple[FailedRecord, str]]:
+        """The records of this key and generation, and when each was quarantined. Nothing if there is no such topic.
+
+        Raises Stalled.
+        """
+
+    def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        """The content of a quarantined record; None if it is not there unchanged."""
+
+    def close(self) -> None: ...
+
+
+class EntrySession(Protocol):
+    """A session of one key that writes entries of the ledger only. It fences those that copy, and they fence it."""
+
+    @property
+    def key(self) -> PartitionKey: ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Reads on after `fence`."""
+
+    @property
+    def transaction(self) -> TransactionPort:
+        """For entries that no method here writes; begin it after `fence`."""
+
+    def fence(self) -> None:
+        """As that of `SinkSession`."""
+
+    def position(self) -> Position | None:
+        """As that of `SinkSession`."""
+
+    def check_ids(self, ids: Ids) -> None:
+        """Raise Refused unless the target topic still has this id."""
+
+    def move(self, position: Position, gap: Gap | None = None) -> None:
+        """Commit a position without records, and the approved gap that it crosses."""
+
+    def close(self) -> None:
+        """Give up what is not committed. Never raises."""
+
+
+class DecidingSession(SinkSession, Protocol):
+    """A session that writes records which were set aside, with what a person decided about them: both or neither."""
+
+    def refusal(self, record: Record) -> Failure | None:
+        """The failure of a record that the target is certain to refuse."""
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Commit the records of the chunk that was begun, the decision and the position. Instead of `commit`."""
+
+
+class Target(Protocol):
+    """The target of one replication, as one process reaches it. Each part connects at its first use, and raises
+    Unreachable and NotAdmitted then.
+    """
+
+    @property
+    def login(self) -> Login:
+        """The principal of this client, and the target's name in messages. Does not connect."""
+
+    def connect(self) -> None:
+        """Wait for a first answer. Raises Unreachable, NotAdmitted."""
+
+    def check_reachable(self, at: TopicPartition, seconds: float) -> None:
+        """Ask what holds this partition, once in the life of a worker. Raises Unreachable, OutOfTime."""
+
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    @property
+    def standing(self) -> Standing: ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger. It remembers what it has read: every view after the first reads only new entries."""
+
+    def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
+        """Opens a reader of the ledger for another thread, which begins with what this process has read. It waits for
+        nothing, and may see an entry late: it shows progress, and decides nothing.
+        """
+
+    @property
+    def sink(self) -> Sink: ...
+
+    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[Sides]:
+        """Both sides of a partition, for what receipts alone cannot tell. ``source`` has the settings of the source's
+        clients. The target's side is asked only for chunks that were written without transactions.
+        """
+
+    def session(self, key: PartitionKey) -> EntrySession:
+        """A session for entries of one key. The caller closes it."""
+
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[DecidingSession]:
+        """A session that decides about records of one key: in every profile all or nothing."""
+
+    def writer(self, writer_id: str, what: str) -> TransactionPort:
+        """A writer of entries of several keys; one of the same id fences it. Errors name ``what``. The caller closes
+        it.
+        """
+
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        """End what the sessions and writers of these ids have left open. ``ids`` says what messages call each. One that
+        cannot be ended is only logged. ``check`` is called before each; what it raises ends all.
+        """
+
+    def quarantine(self) -> AbstractContextManager[Quarantine]: ...
+
+
+class TargetKind(Protocol):
+    """A kind of target, as `open_target` finds it by its name."""
+
+    def checked(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of the connection ``name``, as targets are opened with. Raises BadInput for one that is missing
+        or not allowed.
+        """
+
+    def __call__(self, settings: TargetSettings, deadline: Deadline) -> Target:
+        """A target. Does not connect."""

@@ -1,0 +1,43 @@
+"""A target of another kind passes the same suites as Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_replication.conformance import ledger, sink, transaction
+from kafka_replication.conformance.ground import opened
+from kafka_replication.conformance.ledger_world import World
+from kafka_replication.conformance.sink import SinkCase
+from kafka_replication.conformance.transaction import TransactionCase
+from tests.folder_target.ground import FolderGround
+
+# What is there at once, and what is not committed is nowhere: no entry is ever undecided.
+LEDGER = {
+    name: check for name, check in ledger.ALL.items() if check is not ledger.open_transactions_are_named_by_their_keys
+}
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> FolderGround:
+    return FolderGround(tmp_path / "target")
+
+
+@pytest.mark.parametrize("check", sink.PROMISED["transactional"], ids=lambda check: check.__name__)
+def test_sink(check: Callable[[SinkCase], None], ground: FolderGround) -> None:
+    check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)
+def test_ledger(check: Callable[[World], None], ground: FolderGround) -> None:
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    check(world)
+
+
+@pytest.mark.parametrize("check", transaction.ATOMIC, ids=lambda check: check.__name__)
+def test_transaction(check: Callable[[TransactionCase], None], ground: FolderGround) -> None:
+    target = opened(ground, "contract")
+    check(TransactionCase(ground, lambda id_: target.writer(id_, "contract")))

@@ -1,0 +1,179 @@
+"""A target of another kind goes the whole way: plan, copy, die, heal, verify, audit, backfill, retry. Its source is Kafka."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.reporting.audit import AuditReport
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.failed.catalog import Selection, failed_records
+from kafka_replication.runs.failed.retry_discard import Decision, discard, retry
+from kafka_replication.runs.plan.previewing import preview
+from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs.report.partition_status import standing
+from tests.folder_target.ground import FolderGround
+from tests.support.checker import read
+from tests.support.children import copy_process, end_of
+from tests.support.jobs import InProcess, after_copy
+from tests.support.scenario import ALL, Rec, Scenario, numbered, only
+
+TYPE = "tests.folder_target.target:FolderTarget"
+
+
+@pytest.fixture
+def ground(scene: Scenario, tmp_path: Path) -> FolderGround:
+    """The target of the scene, which is no Kafka cluster."""
+    ground = FolderGround(tmp_path / "target")
+    scene.client = {"folder": str(ground.folder)}
+    scene.settings["target"] = {"connection": "target", "type": TYPE}
+    return ground
+
+
+def values(ground: FolderGround, topic: str, partition: int = 0) -> list[bytes | None]:
+    return [record[3] for _, record in ground.visible(topic, partition)]
+
+
+def assert_copied(scene: Scenario, ground: FolderGround, partition: int = 0, topic: str = "") -> None:
+    """Every record is there, unchanged, in order, once, and nothing else."""
+    there = [record for _, record in read(scene.source.bootstrap, scene.topic, partition)]
+    found = [record for _, record in ground.visible(topic or scene.topic, partition)]
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in there] == [
+        (timestamp, key, value, tuple(headers or ())) for _, timestamp, key, value, headers in found
+    ]
+
+
+def clean(report: AuditReport) -> bool:
+    return all(partition.outcome == "clean" for partition in report.partitions)
+
+
+def ready(scene: Scenario, count: int = 100, partitions: int = 1) -> None:
+    scene.source.create(scene.topic, partitions)
+    for partition in range(partitions):
+        scene.source.produce(scene.topic, numbered(count), partition)
+
+
+def test_runs_copy_and_verify_and_an_audit_finds_both_sides_equal(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene, partitions=2)
+    scene.source.transaction(scene.topic, numbered(5, 100), abort=True)  # offsets without records
+    scene.source.transaction(scene.topic, [Rec(None, None, (("a", b"1"), ("a", None))), Rec(b"", b"")])
+    plan, findings = preview(scene.bare_run(), ALL)
+    assert plan.to_copy and not [one for one in findings if one.severity == "error"], findings
+    assert scene.topic not in ground.journal.now().topics, "a preview creates nothing"
+    scene.settings["copy"] = {"chunk_records": 30}
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert [line.digest_ok for line in report.ranges] == [True, True]
+    for partition in (0, 1):
+        assert_copied(scene, ground, partition)
+    scene.idle_run()
+    scene.source.produce(scene.topic, numbered(50, 200))
+    assert scene.run().outcome == "done"
+    assert_copied(scene, ground)
+    assert clean(audit(scene.bare_run()))
+    assert {row.state for row in standing(scene.bare_run())} == {"in sync"}
+
+
+@pytest.mark.parametrize("failpoint", ["P0", "P1:2", "P3:2"])
+def test_a_copier_that_dies_is_healed_by_the_next_run(scene: Scenario, ground: FolderGround, failpoint: str) -> None:
+    scene.settings["copy"] = {"chunk_records": 20}
+    ready(scene)
+    assert end_of(copy_process(scene, scene.copy_job(), failpoint)) == -signal.SIGKILL
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert_copied(scene, ground)
+    assert scene.watermark() == 100
+
+
+def test_what_was_changed_before_it_was_read_back_is_named(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene)
+
+    def change() -> None:
+        offset, record = ground.visible(scene.topic)[7]
+        ground.overwrite(scene.topic, (offset, *record[1:3], b"another", None))
+
+    report = scene.run(after_copy(change))
+    assert report.outcome == "failed" and "differ" in (only(report).error or ""), report.table()
+    assert scene.watermark() in (None, 0)
+    assert not clean(audit(scene.bare_run()))
+
+
+def test_a_record_of_somebody_else_is_refused(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene)
+    assert scene.run().outcome == "done"
+    ground.write(scene.topic, (0, 1, b"k", b"foreign", None))
+    scene.source.produce(scene.topic, numbered(10, 100))
+    report = scene.run()
+    assert report.outcome == "failed" and len(values(ground, scene.topic)) == 101, report.table()
+    assert not clean(audit(scene.bare_run()))
+
+
+def test_a_target_that_has_records_already_is_refused(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene)
+    ground.create(scene.topic)
+    ground.write(scene.topic, (0, 1, b"k", b"foreign", None))
+    report = scene.run()
+    assert report.outcome == "failed" and "already holds records" in (only(report).error or ""), report.table()
+    assert values(ground, scene.topic) == [b"foreign"]
+
+
+def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene)
+    assert scene.run().outcome == "done"
+    request = parse(scene.replication(), topics=[scene.topic], from_=10, until=60, target_topic="again")
+    shown = backfilling.preview(scene.bare_run(), request)
+    assert shown.plan.to_copy and "again" not in ground.journal.now().topics
+    launcher = InProcess()
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, lambda: launcher, request)
+    assert report.outcome == "done", report.table()
+    assert values(ground, "again") == values(ground, scene.topic)[10:60]
+    assert clean(audit(scene.bare_run()))
+
+
+def test_records_that_the_target_refuses_are_set_aside_retried_and_discarded(
+    scene: Scenario, ground: FolderGround
+) -> None:
+    scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
+    ready(scene, 20)
+    scene.source.produce(scene.topic, [Rec(b"large", b"x" * 5_000), Rec(b"larger", b"y" * 9_000), *numbered(5, 30)])
+    ground.create(scene.topic)
+    ground.limit(scene.topic, 1_000)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert len(values(ground, scene.topic)) == 25
+    rows = failed_records(scene.bare_run(), scene.bare_run().view(), Selection())
+    assert [row.record.offset for row in rows] == [20, 21]
+    assert clean(audit(scene.bare_run()))
+    ground.limit(scene.topic, 6_000)
+    outcomes = retry(scene.bare_run(), rows, Decision(by="me"))
+    assert {outcome.row.record.offset: outcome.done for outcome in outcomes} == {20: True, 21: False}
+    assert [done.done for done in discard(scene.bare_run(), rows[1:], Decision(by="me"))] == [True]
+    assert len(values(ground, scene.topic)) == 26
+    assert failed_records(scene.bare_run(), scene.bare_run().view(), Selection()) == []
+    assert clean(audit(scene.bare_run()))
+    scene.idle_run()
+
+
+def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene)
+    assert scene.run().outcome == "done"
+    ground.delete(scene.topic)
+    assert scene.run().outcome == "failed"
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    assert scene.run().outcome == "done"
+    assert_copied(scene, ground)
+    assert scene.position().generation == 2
+
+
+def test_a_folder_that_is_away_is_named(scene: Scenario, ground: FolderGround) -> None:
+    ready(scene)
+    assert scene.run().outcome == "done"
+    ground.folder.rename(ground.folder.with_name("away"))
+    with pytest.raises(Exception, match="does not answer"):
+        scene.run()
+    ground.folder.with_name("away").rename(ground.folder)
+    scene.idle_run()
