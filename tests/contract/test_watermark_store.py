@@ -201,7 +201,7 @@ def test_what_does_not_change_takes_no_lock(store: WatermarkStore, monkeypatch: 
     def written(*_: object) -> None:
         raise AssertionError("nothing has changed")
 
-    monkeypatch.setattr(store, "_write", written)
+    monkeypatch.setattr("kafka_replication.store.watermarks.advance", written)
     assert advance(store, 10, 1).version == 1
     assert store.advance_many([]) == {}
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse
@@ -115,32 +114,29 @@ def test_a_source_that_changed_is_not_guessed_at(scene: Scenario) -> None:
     assert "LOST" in dry_run(scene, 0, 50) and "no longer at the source either" in dry_run(scene, 0, 50)
 
 
-def dies_before(session: PartitionSession, given: GivenBack) -> None:
-    raise KeyboardInterrupt
-
-
-def dies_inside(session: PartitionSession, given: GivenBack) -> None:
-    session.transaction.begin()
-    session.ledger.write(session.transaction, session.key, given.entries[0])
-    raise KeyboardInterrupt
-
-
-def dies_after(session: PartitionSession, given: GivenBack) -> None:
-    WRITE(session, given)
-    raise KeyboardInterrupt
-
-
-WRITE = recopy._write
-
-
-@pytest.mark.parametrize("death", [dies_before, dies_inside, dies_after])
+@pytest.mark.parametrize(("step", "done"), [("begin", False), ("commit", False), ("commit", True)])
 def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
-    scene: Scenario, monkeypatch: pytest.MonkeyPatch, death: Callable[[PartitionSession, GivenBack], None]
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, step: str, done: bool
 ) -> None:
+    """Before the transaction, inside it, and after its commit."""
+    given: list[GivenBack] = []
+    give_back, real = recopy.give_back, getattr(TransactionalProducer, step)
+
+    def giving_back(*arguments: Any) -> GivenBack:
+        given.append(give_back(*arguments))
+        return given[-1]
+
+    def dies(producer: TransactionalProducer) -> None:
+        if done or not given:
+            real(producer)
+        if given:
+            raise KeyboardInterrupt
+
     scene.settings |= CHUNKS
     copied_once(scene, 200)
     scene.target.delete_before(scene.topic, 0, 60)
-    monkeypatch.setattr(recopy, "_write", death)
+    monkeypatch.setattr(recopy, "give_back", giving_back)
+    monkeypatch.setattr(TransactionalProducer, step, dies)
     with pytest.raises(KeyboardInterrupt):
         backfill(scene, 0, 200)
     monkeypatch.undo()

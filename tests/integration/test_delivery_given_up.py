@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_one_that_does_not_end_is_not_dealt_again_where_nothing_fences_it(
     gate.touch()
     job = given_up.scene.copy_job()
     monkeypatch.setenv(failpoints.VARIABLE, f"W={gate}")
-    monkeypatch.setattr(Together.work, "__defaults__", (0.05, 0.05))  # seconds without a result, and to end
+    monkeypatch.setattr(Together, "work", partialmethod(Together.work, quiet=0.05, to_end=0.05))
     try:
         results = worker.WorkerJob(replace(job, tasks=[], together=2)).together(job.tasks)
     finally:

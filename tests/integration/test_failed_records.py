@@ -239,6 +239,12 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
     def die(*_: Any) -> None:
         raise Killed
 
+    decide = PartitionSession.decide
+
+    def decide_and_die(*arguments: Any) -> None:
+        decide(*arguments)
+        raise Killed
+
     with monkeypatch.context() as patch:
         if point == "P1":
             patch.setattr(PartitionSession, "decide", die)
@@ -247,7 +253,7 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
             failpoints.forget()
             patch.setattr(failpoints, "die", die)
         else:
-            patch.setattr("kafka_replication.runs.failed.retry_discard._noted", die)
+            patch.setattr(PartitionSession, "decide", decide_and_die)
         with pytest.raises(Killed):
             ask(scene, Action.RETRY, everything=True)
     done = ask(scene, Action.RETRY, everything=True)

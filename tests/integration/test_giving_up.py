@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +33,14 @@ def test_a_thread_that_a_worker_leaves_behind_leaves_no_open_transaction(
     failpoints.forget()
     monkeypatch.setenv(failpoints.VARIABLE, f"P2={gate}")  # the commit halts
     halted = failpoints.at_gate(gate)
-    monkeypatch.setattr(small_ranges, "_wait_while_some_end", lambda results, quiet: wait_until(halted.exists))
+
+    def wait_until_it_halts(*arguments: Any) -> tuple[set[Any], set[Any]]:
+        wait_until(halted.exists)
+        return wait(*arguments)
+
+    monkeypatch.setattr(small_ranges, "wait", wait_until_it_halts)
     try:
-        assert WorkerJob(job)._together.work(job.tasks, to_end=0.01) == []
+        assert WorkerJob(job)._together.work(job.tasks, quiet=0.01, to_end=0.01) == []
         assert scene.is_settled()
     finally:
         gate.unlink()

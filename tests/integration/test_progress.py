@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs import runner
@@ -199,14 +200,15 @@ def test_a_reader_that_hangs_is_left_behind(ready: Scenario, monkeypatch: pytest
     """Its job ends without it, and it stores nothing afterwards."""
     monkeypatch.setattr(watching, "PATIENCE", 0.1)
     inside, go_on = threading.Event(), threading.Event()
-    real = watching.Watch._read
+    view = KafkaLedger.view
 
-    def hang(watch: watching.Watch, ledger: KafkaLedger) -> Progress:
-        inside.set()
-        go_on.wait()
-        return real(watch, ledger)
+    def hang(ledger: KafkaLedger) -> LedgerView:
+        if threading.current_thread().name == "progress":
+            inside.set()
+            go_on.wait()
+        return view(ledger)
 
-    monkeypatch.setattr(watching.Watch, "_read", hang)
+    monkeypatch.setattr(KafkaLedger, "view", hang)
     assert ready.run(InProcess(then=lambda _: wait_until(inside.is_set))).outcome == "done"
     go_on.set()
     for thread in threading.enumerate():

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
-from kafka_replication.runs.repair import reset
 from kafka_replication.runs.repair.reset import reset_topic
-from kafka_replication.runs.run import LeasedRun
-from kafka_replication.targets.occupied import Ends
-from kafka_replication.targets.start_offsets import StartOffsets
+from kafka_replication.targets.occupied import Ends, Failed, TargetRecords
 from tests.support.checker import read
 from tests.support.command_line import command
 from tests.support.jobs import copy_once
@@ -101,16 +100,14 @@ def test_a_reset_that_died_is_finished_by_the_next(scene: Scenario, monkeypatch:
     """It dies after one of two partitions; the store did not hear of it, and a run copies that partition before the second reset."""
     copied(scene)
     scene.target.delete(scene.topic)
-    once = reset._reset
+    move = PartitionSession.move
 
-    def dies(*arguments: object) -> Position:
-        key = arguments[2]
-        assert isinstance(key, PartitionKey)
-        if key.source.partition == 1:
+    def dies(session: PartitionSession, position: Position) -> None:
+        if session.key.source.partition == 1:
             raise KeyboardInterrupt
-        return once(*arguments)  # type: ignore[arg-type]
+        move(session, position)
 
-    monkeypatch.setattr(reset, "_reset", dies)
+    monkeypatch.setattr(PartitionSession, "move", dies)
     with pytest.raises(KeyboardInterrupt):
         reset_topic(scene.bare_run("dies"), scene.topic)
     monkeypatch.undo()
@@ -190,12 +187,12 @@ def test_a_record_that_comes_while_a_topic_is_reset_is_named(scene: Scenario, mo
     """It comes after the first look at the target, and before the new position says where ours begin."""
     copied(scene, 1)
     scene.target.delete(scene.topic)
-    ends = reset._ends
+    ends = TargetRecords.ends
 
-    def somebody_was_faster(run: LeasedRun, opening: StartOffsets, key: PartitionKey) -> Ends:
+    def somebody_was_faster(*arguments: Any) -> tuple[dict[PartitionKey, Ends], Failed]:
         scene.target.produce(scene.topic, [Rec(b"foreign")])
-        return ends(run, opening, key)
+        return ends(*arguments)
 
-    monkeypatch.setattr(reset, "_ends", somebody_was_faster)
+    monkeypatch.setattr(TargetRecords, "ends", somebody_was_faster)
     with pytest.raises(Refused, match="still holds records"):
         reset_topic(scene.bare_run("reset"), scene.topic)

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -85,8 +86,16 @@ class Program:
         return out
 
 
-@functools.cache
+_starting = threading.Lock()  # threads that ask at the same time get one server
+
+
 def _server() -> Path:
+    with _starting:
+        return _started_server()
+
+
+@functools.cache
+def _started_server() -> Path:
     """The socket of this process's server, which ends with this process."""
     path = session_folder.current() / f"programs-{os.getpid()}"
     line = [sys.executable, "-m", "tests.support.preloaded", str(path)]

@@ -6,7 +6,9 @@ import ast
 import sys
 import tomllib
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -84,8 +86,9 @@ def test_an_error_names_the_extra_that_brings_the_missing_package() -> None:
 
 def test_pyspark_client_is_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The Spark provider brings it, and it has PySpark's modules without Spark."""
-    (tmp_path / "pyspark").mkdir()
-    monkeypatch.setattr(submit, "_installed", lambda package: tmp_path / package)
+    installed = ModuleType("pyspark")
+    installed.__spec__ = ModuleSpec("pyspark", None, origin=str(tmp_path / "pyspark" / "__init__.py"))
+    monkeypatch.setitem(sys.modules, "pyspark", installed)
     with pytest.raises(BadInput) as refused:
         submit.spark_home()
     assert "no spark-submit" in refused.value.what and "kafka-replication[spark]" in refused.value.remedy

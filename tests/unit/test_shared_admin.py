@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import uuid
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,6 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.model.errors import Unreachable
 from tests.support.waiting import SAFETY
 
-AWAY, HEALTHY = {"bootstrap.servers": "away:9092"}, {"bootstrap.servers": "healthy:9092"}
 USERS = 8
 
 
@@ -25,14 +25,23 @@ USERS = 8
 class Connecting:
     """Every attempt to connect. That to the cluster that is away lasts until it is ``given_up``."""
 
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)  # no other test's clusters
     asked: deque[str] = field(default_factory=deque)
     begun: threading.Event = field(default_factory=threading.Event)
     given_up: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def away(self) -> dict[str, Any]:
+        return {"bootstrap.servers": f"away-{self.name}:9092"}
+
+    @property
+    def healthy(self) -> dict[str, Any]:
+        return {"bootstrap.servers": f"healthy-{self.name}:9092"}
+
     def admin(self, config: Any, timeout: float = 20.0) -> object:
         address = config["bootstrap.servers"]
         self.asked.append(address)
-        if address == HEALTHY["bootstrap.servers"]:
+        if address == self.healthy["bootstrap.servers"]:
             return object()
         self.begun.set()
         assert self.given_up.wait(SAFETY)
@@ -53,7 +62,6 @@ class Counted(dict[str, Any]):
 def connecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecting]:
     made = Connecting()
     monkeypatch.setattr(clients, "admin", made.admin)
-    monkeypatch.setattr(clients, "_shared", {})
     yield made
     made.given_up.set()
 
@@ -61,18 +69,18 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecting]:
 def test_users_of_a_healthy_cluster_do_not_wait_for_one_that_is_away(connecting: Connecting) -> None:
     with ThreadPoolExecutor(2) as threads:
         try:
-            waiting = threads.submit(clients.shared_admin, AWAY)
+            waiting = threads.submit(clients.shared_admin, connecting.away)
             assert connecting.begun.wait(SAFETY)
-            client = threads.submit(clients.shared_admin, HEALTHY).result(SAFETY / 4)
+            client = threads.submit(clients.shared_admin, connecting.healthy).result(SAFETY / 4)
         finally:
             connecting.given_up.set()
     with pytest.raises(Unreachable):
         waiting.result()
-    assert clients.shared_admin(HEALTHY) is client
+    assert clients.shared_admin(connecting.healthy) is client
 
 
 def test_users_of_a_cluster_that_is_away_wait_side_by_side(connecting: Connecting) -> None:
-    settings = Counted(AWAY)
+    settings = Counted(connecting.away)
     with ThreadPoolExecutor(USERS) as threads:
         waiting = [threads.submit(clients.shared_admin, settings) for _ in range(USERS)]
         for _ in range(USERS):
@@ -81,7 +89,7 @@ def test_users_of_a_cluster_that_is_away_wait_side_by_side(connecting: Connectin
     assert [type(user.exception()) for user in waiting] == [Unreachable] * USERS
     assert len(connecting.asked) < USERS  # one, and perhaps a thread that came late
     with pytest.raises(Unreachable):  # it is asked again by who comes later
-        clients.shared_admin(AWAY)
+        clients.shared_admin(connecting.away)
 
 
 def test_who_is_interrupted_while_it_connects_leaves_it_to_the_others(
@@ -93,25 +101,25 @@ def test_who_is_interrupted_while_it_connects_leaves_it_to_the_others(
 
     monkeypatch.setattr(clients, "admin", interrupted)
     with pytest.raises(SystemExit):
-        clients.shared_admin(HEALTHY)
-    assert clients.shared_admin(HEALTHY) is clients.shared_admin(HEALTHY)
+        clients.shared_admin(connecting.healthy)
+    assert clients.shared_admin(connecting.healthy) is clients.shared_admin(connecting.healthy)
     assert len(connecting.asked) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12, as this process has threads
 def test_a_process_that_is_forked_meanwhile_connects_by_itself(connecting: Connecting) -> None:
-    client = clients.shared_admin(HEALTHY)
+    client = clients.shared_admin(connecting.healthy)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(clients.shared_admin, AWAY)
+        waiting = threads.submit(clients.shared_admin, connecting.away)
         assert connecting.begun.wait(SAFETY)
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(int(SAFETY / 4))  # ends the process if it waits for a thread that it does not have
             connecting.given_up.set()
-            own = clients.shared_admin(HEALTHY)
+            own = clients.shared_admin(connecting.healthy)
             try:
-                clients.shared_admin(AWAY)
+                clients.shared_admin(connecting.away)
             except Unreachable:
                 os._exit(0 if own is not client else 1)
             os._exit(2)
@@ -119,4 +127,4 @@ def test_a_process_that_is_forked_meanwhile_connects_by_itself(connecting: Conne
         connecting.given_up.set()
     assert ended == 0
     assert isinstance(waiting.exception(), Unreachable)
-    assert clients.shared_admin(HEALTHY) is client
+    assert clients.shared_admin(connecting.healthy) is client

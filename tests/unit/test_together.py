@@ -14,6 +14,7 @@ from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.spark.jobs import LARGEST_BUNDLE, SMALL, Job, RangeResult, RangeTask, bundles, longest_first
+from kafka_replication.spark.worker import small_ranges
 from kafka_replication.spark.worker.small_ranges import ATTEMPTS, Together, frugal
 from tests.support.jobs import reading
 from tests.support.waiting import SAFETY
@@ -105,10 +106,11 @@ def test_a_signal_stops_the_threads_before_it_ends_the_process(monkeypatch: pyte
         return done(one)
 
     def leave(*_: object) -> None:
+        monkeypatch.undo()
         begun.wait(SAFETY)
         raise SystemExit(143)
 
-    monkeypatch.setattr("kafka_replication.spark.worker.small_ranges._wait_while_some_end", leave)
+    monkeypatch.setattr(small_ranges, "wait", leave)
     with pytest.raises(SystemExit):
         Together(2, lambda stop: stop, work_on).work([task(0), task(1)])
     assert stopped == [True, True]

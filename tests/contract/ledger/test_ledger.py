@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest
 
@@ -75,13 +75,19 @@ def never_reading_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def missing_an_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads on one offset too late."""
-    unread = PositionsReader._unread
+    read = PositionsReader.read
 
-    def late(self: PositionsReader, partition: int, there: OffsetRange) -> OffsetRange:
-        wanted = unread(self, partition, there)
-        return OffsetRange(min(wanted.from_ + (partition in self._ends), wanted.until), wanted.until)
+    def late(self: PositionsReader, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
+        """Who begins reads from the start of the log, which is 0."""
+        return read(
+            self,
+            {
+                partition: OffsetRange(min(there.from_ + (there.from_ > 0), there.until), there.until)
+                for partition, there in ranges.items()
+            },
+        )
 
-    monkeypatch.setattr(PositionsReader, "_unread", late)
+    monkeypatch.setattr(PositionsReader, "read", late)
 
 
 BROKEN = {
