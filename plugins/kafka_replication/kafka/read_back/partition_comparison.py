@@ -15,8 +15,8 @@ from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.stall_clock import StallClock
-from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digests import RecordDigest
+from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.verify import PartDigest
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
@@ -74,15 +74,15 @@ class KafkaSides:
         admin, at = clients.shared_admin(self._config["target"]), self._key.target
         check_all_shown(admin, at.topic, {at.partition: until})
 
-    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, without=without)
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
+        return self._cursor("source").sent(wanted, without=without)
 
     def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
         self._cursor("source").add_to(digest, wanted)
         return PartDigest(digest.count, digest.hexdigest())
 
-    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, lenient=True, unreadable=unreadable)
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
+        return self._cursor("source").sent(wanted, lenient=True, unreadable=unreadable)
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]:
         return self._cursor("target").seen(wanted)
