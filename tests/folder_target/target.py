@@ -21,9 +21,9 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.port import Failures, TargetSettings, ToCreate
-from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.read_back import Sides
 from kafka_replication.verification.verify import PartDigest
 from tests.folder_target.journal import Journal, create
@@ -155,6 +155,8 @@ class FolderReader:
 
 class FolderStanding:
     """A `Standing`."""
+
+    commit_takes = 0
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

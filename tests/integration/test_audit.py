@@ -15,7 +15,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
-from kafka_replication.verification.audit import Kind
+from kafka_replication.verification.matching import Kind
 from tests.support.actions import approve, put_receipt, receipts_of
 from tests.support.checker import Record, read
 from tests.support.command_line import command

@@ -23,7 +23,7 @@ from kafka_replication.runs.failed.command import Asked, handle
 from kafka_replication.runs.repair.repair import carry_out, proposals
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import open_run
-from kafka_replication.verification.audit import Kind
+from kafka_replication.verification.matching import Kind
 from tests.support.actions import put
 from tests.support.command_line import command
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store

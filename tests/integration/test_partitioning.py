@@ -23,7 +23,7 @@ from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.verification.audit import Kind
+from kafka_replication.verification.matching import Kind
 from tests.support.checker import Record, read
 from tests.support.children import end_of, run_process
 from tests.support.jobs import InProcess

@@ -1,106 +1,19 @@
-"""What an audit calls missing, extra, moved and altered, whatever happened to a copy."""
+"""The chunks that an audit compares, and what its report says of the records that differ."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.reporting.audit import LISTED, AuditReport, PartitionAudit
-from kafka_replication.verification.audit import Difference, Kind, Seen, Unit, area_of, compare, units
+from kafka_replication.verification.chunks import Unit, area_of, units
+from kafka_replication.verification.matching import Difference, Kind
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
-FIRST = 1000  # where the copy lies on the target
-
-
-def seen(text: str, first: int = 0) -> list[Seen]:
-    """A record a letter; equal letters are equal records. A dot is an offset without a record."""
-    return [Seen(first + index, letter.encode()) for index, letter in enumerate(text) if letter != "."]
-
-
-def kinds(source: str, target: str) -> list[str]:
-    """The differences as ``kind source target``, offsets counted from each side's start."""
-    found = compare(iter(seen(source)), iter(seen(target, FIRST)), range(FIRST, FIRST + len(source.replace(".", ""))))
-    return sorted(f"{each.kind} {_at(each.source)} {_at(each.target, FIRST)}" for each in found)
-
-
-def _at(offset: int | None, first: int = 0) -> str:
-    return "-" if offset is None else str(offset - first)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "found"),
-    [
-        ("", "", []),
-        ("abc", "abc", []),
-        ("a.b.c", "abc", []),  # markers and aborted records of the source
-        ("aaa", "aaa", []),
-        ("abc", "..c", ["missing 0 -", "missing 1 -"]),
-        ("abc", "a.c", ["missing 1 -"]),
-        ("abc", "ab", ["missing 2 -"]),
-        ("abc", "", ["missing 0 -", "missing 1 -", "missing 2 -"]),
-        ("abc", "abcx", ["extra - 3"]),
-        ("abc", "abcb", ["extra - 3"]),
-        ("aaa", "aaaa", ["extra - 3"]),
-        ("", "x", ["extra - 0"]),
-        ("abc", "axc", ["altered 1 1"]),
-        ("abc", "xyz", ["altered 0 0", "altered 1 1", "altered 2 2"]),
-        ("abcd", "acbd", ["moved 1 2"]),
-        ("abcd", "bcda", ["moved 0 3"]),
-        ("abcd", "xabcd", ["extra - 0"]),
-        ("ab.cd", "axcd", ["altered 1 1"]),
-    ],
-)
-def test_what_differs(source: str, target: str, found: list[str]) -> None:
-    assert kinds(source, target) == found
-
-
-LETTERS = st.text("abcdefgh.", max_size=12)
-
-
-@given(LETTERS, LETTERS)
-def test_the_differences_account_for_every_record(source: str, target: str) -> None:
-    """Taking the extra and altered ones away and adding the missing ones gives the source again."""
-    one, other = seen(source), seen(target, FIRST)
-    found = compare(iter(one), iter(other), range(FIRST, FIRST + len(one)))
-    content = {each.offset: each.digest for each in (*one, *other)}
-    rebuilt = Counter(each.digest for each in other)
-    for each in found:
-        if each.kind in (Kind.EXTRA, Kind.ALTERED):
-            rebuilt[content[each.target or 0]] -= 1
-        if each.kind in (Kind.MISSING, Kind.ALTERED):
-            rebuilt[content[each.source or 0]] += 1
-    assert +rebuilt == Counter(each.digest for each in one)
-    assert bool(found) == ([each.digest for each in one] != [each.digest for each in other])
-
-
-@given(st.permutations("abcdefgh"))
-def test_moving_back_what_was_moved_restores_the_order(target: list[str]) -> None:
-    found = compare(iter(seen("abcdefgh")), iter(seen("".join(target), FIRST)), range(FIRST, FIRST + 8))
-    assert {each.kind for each in found} <= {Kind.MOVED}
-    moved = {target[(each.target or 0) - FIRST] for each in found}
-    kept = [letter for letter in target if letter not in moved]
-    assert kept == sorted(kept)
-
-
-def test_nothing_is_stored_where_nothing_differs() -> None:
-    read = {"source": 0, "target": 0}
-
-    def side(name: str, ahead: str) -> Iterator[Seen]:
-        for number in range(10_000):
-            read[name] += 1
-            assert read[name] - read[ahead] <= 1, "one side was read ahead"
-            yield Seen(number, b"%d" % number)
-
-    assert compare(side("source", "target"), side("target", "source"), range(10_000)) == []
 
 
 def receipt(from_: int, until: int, *segments: tuple[int, int]) -> Receipt:

@@ -23,8 +23,8 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.arithmetic import copied_in
 from kafka_replication.sinks.port import Record, RefusedAt, Screen
-from kafka_replication.verification.audit import Seen, compare
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.matching import Seen, Sent, match
 
 ORIGIN = Origin("CLUSTER-A", "orders", 3)
 USER = "tests.support.user_transforms"
@@ -305,11 +305,12 @@ def test_the_arithmetic_adds_up(
     assert sums.not_visible == range_.span - len(records)
     part = copied_in(OffsetRange(0, min(until, range_.until)), [receipt])
     assert part.records + part.filtered + part.not_visible == part.span and part.not_visible >= 0
-    again = [seen(one) for source in records for one in piped.pipeline.outputs(source, ORIGIN)]
-    assert compare(iter(again), map(seen, log.records), range(len(log.records))) == []
+    again = [one for source in records for one in piped.pipeline.outputs(source, ORIGIN)]
+    sent, seen = (Sent(one[0], digest(one)) for one in again), (Seen(0, digest(one)) for one in log.records)
+    assert match(sent, seen, ordered=True).differences() == []
 
 
-def seen(record: Record) -> Seen:
-    digest = Fingerprint()
-    digest.add(*record[1:])
-    return Seen(record[0], digest.hash.digest())
+def digest(record: Record) -> bytes:
+    fingerprint = Fingerprint()
+    fingerprint.add(*record[1:])
+    return fingerprint.hash.digest()

@@ -32,8 +32,8 @@ from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit import multi_partition_audit
 from kafka_replication.runs.audit.multi_partition_audit import Claim, TargetRead, _pieces, name_of
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.audit import Kind, Seen
 from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.matching import Kind, Seen
 
 KEY = PartitionKey("r", TopicPartition("orders", 0), "orders")
 IDS = Ids("c", "s", "t")

@@ -123,7 +123,7 @@ class Life(RuleBasedStateMachine):
         taken = Snapshot(
             source_cluster="SRC", target_cluster="TGT", source={"orders": source}, target={"orders": there}
         )
-        if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view, 0):
+        if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view, 0, 1):
             first = self.target.first_foreign(self.position.target_end)
             taken = replace(taken, foreign={} if first is None else {KEY: first})
         if may_be_gone(KEY, self.view, there):

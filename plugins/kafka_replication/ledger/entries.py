@@ -31,6 +31,7 @@ from kafka_replication.ledger.values import Ids as Ids
 from kafka_replication.ledger.values import JsonMappedOffset
 from kafka_replication.ledger.values import MappedOffset as MappedOffset
 from kafka_replication.ledger.values import Place as Place
+from kafka_replication.ledger.values import Proof as Proof
 from kafka_replication.ledger.values import Transform as Transform
 from kafka_replication.ledger.values import how as how
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
@@ -327,6 +328,10 @@ class Receipt(LedgerEntry):
     def parts(self) -> tuple[Part, ...]:
         """The places of its records on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
         return parts_of(self.placement, f"the receipt of source offsets {self.range}")
+
+    @property
+    def proof(self) -> Proof:
+        return Proof.BY_TRANSACTION if self.after is None else Proof.BY_WINDOW
 
     @property
     def spread(self) -> bool:

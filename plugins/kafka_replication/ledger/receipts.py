@@ -76,6 +76,11 @@ class Receipts:
         return min(left, default=self.ends[key.ledger_partition])
 
 
+def window_start(receipts: Iterable[Receipt]) -> int | None:
+    """The first target offset that has to be explained for these receipts; None if all are proven by transaction."""
+    return min((receipt.after for receipt in receipts if receipt.after is not None), default=None)
+
+
 def committed(receipts: Iterable[Receipt], coverage: Coverage) -> list[Receipt]:
     """The receipts whose position was written. ``coverage`` is the position's. A transaction writes both or none."""
     return [receipt for receipt in receipts if receipt.delivery == EXACTLY_ONCE or coverage.contains(receipt.range)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator
@@ -19,6 +20,13 @@ class Ids:
     source_cluster: str
     source_topic: str
     target_topic: str
+
+
+class Proof(StrEnum):
+    """The way to prove that the records of a chunk are on the target."""
+
+    BY_TRANSACTION = "by transaction"  # they lie where the receipt says, and nothing else lies there
+    BY_WINDOW = "by window"  # each record between two ends of the target's log is explained
 
 
 @dataclass(frozen=True, slots=True)

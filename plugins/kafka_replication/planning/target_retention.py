@@ -61,16 +61,16 @@ def offsets_on(key: PartitionKey, position: Position, target: Topic | None) -> d
     }
 
 
-def expected_end(key: PartitionKey, view: LedgerView, partition: int) -> int:
-    """The end of a target partition if no other client wrote there after this key: behind its last record and its
-    transaction marker.
+def expected_end(key: PartitionKey, view: LedgerView, partition: int, commit_takes: int) -> int:
+    """The end of a target partition if no other client wrote there after this key: behind its last record and the
+    offsets that its commit takes.
 
     Aborted transactions can lie behind it.
     """
     position = view.positions[key]
     end = position.ends(key.source.partition).get(partition, 0)
     wrote = position.coverage.subtract(view.lost(key, position.generation))
-    return end + 1 if end and wrote else end
+    return end + commit_takes if end and wrote else end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

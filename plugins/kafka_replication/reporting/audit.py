@@ -6,8 +6,7 @@ Memory is bounded by `LISTED`, whatever the length of the range.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from kafka_replication import documents
@@ -18,7 +17,8 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
-from kafka_replication.verification.audit import Difference, Kind, area_of
+from kafka_replication.verification.chunks import area_of
+from kafka_replication.verification.matching import Difference, Kind, join_moved
 
 REPORT_FORMAT = 1
 LISTED = 100_000  # differing records kept with their offsets for one partition; further ones are only counted
@@ -121,6 +121,18 @@ class PartitionAudit:
             else:
                 self.unlisted += 1
 
+    def differ_from_source(self, receipt: Receipt, differences: Sequence[Difference], *, intact: bool) -> None:
+        """Add the differences between a chunk and what the source has there today. If it is ``intact``, as its receipt
+        says, records that the source removed since, as by compaction, are no error.
+        """
+        if intact:
+            left = [difference for difference in differences if difference.kind is not Kind.EXTRA]
+            self.not_at_source += len(differences) - len(left)
+            if left and receipt.transform:
+                self.not_pure(receipt)
+            differences = left
+        self.differ(differences)
+
     def differ_by_receipt(self, receipt: Receipt, count: int) -> None:
         """Add a chunk whose ``count`` target records do not match the receipt. The source can no longer show which
         ones.
@@ -160,20 +172,11 @@ class PartitionAudit:
 
     def finish(self) -> None:
         """Count a record that is missing at one offset and extra at another as moved, whatever the distance."""
-        missing: dict[bytes, deque[int]] = defaultdict(deque)
-        for index, difference in enumerate(self._single):
-            if difference.kind is Kind.MISSING:
-                missing[difference.digest].append(index)
-        gone = set[int]()
-        for index, difference in enumerate(self._single):
-            if difference.kind is Kind.EXTRA and missing.get(difference.digest):
-                twin = missing[difference.digest].popleft()
-                gone.add(twin)
-                self._single[index] = difference._replace(kind=Kind.MOVED, source=self._single[twin].source)
-                self.counts[Kind.MISSING] -= 1
-                self.counts[Kind.EXTRA] -= 1
-                self.counts[Kind.MOVED] += 1
-        self._single = [difference for index, difference in enumerate(self._single) if index not in gone]
+        before, self._single = len(self._single), join_moved(self._single)
+        moved = before - len(self._single)
+        self.counts[Kind.MISSING] -= moved
+        self.counts[Kind.EXTRA] -= moved
+        self.counts[Kind.MOVED] += moved
 
     @property
     def numbers(self) -> tuple[int, ...]:

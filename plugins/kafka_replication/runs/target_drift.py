@@ -108,6 +108,10 @@ class Comparison:
         logs = self.clusters.target.standing.logs(wanted)
         return {key: offset for key, offset in self._foreign(view, logs).items() if key in keys}
 
+    def _expected_end(self, keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
+        takes = self.clusters.target.standing.commit_takes
+        return max(expected_end(key, view, at.partition, takes) for key in keys)
+
     def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
         """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.
 
@@ -121,7 +125,7 @@ class Comparison:
             at
             for at, there in logs.items()
             if all(view.positions[key].delivery == EXACTLY_ONCE for key in writers[at])
-            and there.until > _expected_end(writers[at], view, at)
+            and there.until > self._expected_end(writers[at], view, at)
         ]
         if not suspects:
             return {}
@@ -150,10 +154,6 @@ def _writers(view: LedgerView) -> dict[TopicPartition, list[PartitionKey]]:
         for at in _ours(key, view):
             writers.setdefault(at, []).append(key)
     return writers
-
-
-def _expected_end(keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
-    return max(expected_end(key, view, at.partition) for key in keys)
 
 
 def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition, there: OffsetRange) -> OffsetRange:

@@ -27,8 +27,8 @@ from kafka_replication.model.rights import DenyRule, Login
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Record, Sink, SinkSession
-from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.read_back import Sides
 
 Failures = Mapping[TopicPartition, ReplicationError]  # why nothing is known of a partition of the target
@@ -123,6 +123,10 @@ class Standing(Protocol):
     """Looks at what stands on a target, whoever wrote it. Only reads. What it returns leaves out, or gives an error
     for, a partition that does not answer.
     """
+
+    @property
+    def commit_takes(self) -> int:
+        """The offsets that a commit takes behind the records of a session, such as that of a transaction's marker."""
 
     def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         """The readable offsets now, after one request; without the partitions that do not answer soon."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.placement import UPGRADE
+from kafka_replication.ledger.placement import UPGRADE, Part
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, BatchDigest, Fingerprint, Headers
 
@@ -47,6 +47,11 @@ def digest_for(receipt: Receipt) -> Callable[[], Digest]:
             UPGRADE,
         )
     return make
+
+
+def equals(digest: Digest, copy: Receipt | Part) -> bool:
+    """True if the records that were added are those of this chunk, or of this part of one."""
+    return (digest.count, digest.hexdigest()) == (copy.count, copy.digest)
 
 
 def record_digest_for(receipt: Receipt) -> Callable[[], RecordDigest]:

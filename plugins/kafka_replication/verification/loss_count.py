@@ -7,18 +7,20 @@ ours: a left-over of an attempt that did not end, or a repeated one. Any other r
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import Protocol
 
 from kafka_replication.ledger.entries import ONE_WRITER, Receipt, how
+from kafka_replication.ledger.receipts import window_start
 from kafka_replication.model.delivery import LOSSY, weakest_delivery
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, readable
-from kafka_replication.verification.audit import Seen, area_of
+from kafka_replication.verification.chunks import all_set_aside, area_of, chunk_of, in_target_order, set_aside
+from kafka_replication.verification.matching import Seen, Sent, attribute, match
 from kafka_replication.verification.verify import (
     Judged,
     TargetReader,
@@ -44,10 +46,10 @@ class BothSides(Protocol):
     def check_all_shown(self, until: int) -> None:
         """Raise NotReady if the target may have more than was read of it up to ``until``."""
 
-    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
         """The source records in ``wanted``, but for those at the offsets ``without``."""
 
-    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
         """The same for records that were perhaps never copied: those that cannot be copied are left out, and so are
         ``unreadable`` ones.
         """
@@ -81,14 +83,15 @@ def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: BothSides) 
 class _Verification:
     def __init__(self, task: DeliveryTask, reader: TargetReader, sides: BothSides) -> None:
         self._task, self._reader, self._sides = task, reader, sides
-        self._receipts = sorted(task.receipts, key=lambda r: (area.from_ if (area := area_of(r)) else -1, r.range))
+        self._receipts = in_target_order(task.receipts)
         self._window = self._to_explain()
 
     def _to_explain(self) -> OffsetRange:
         task = self._task
         areas = [area for receipt in self._receipts if (area := area_of(receipt))]
         log = self._sides.target_log(max((area.until for area in areas), default=0))
-        first = min((receipt.after for receipt in self._receipts if receipt.after is not None), default=log.until)
+        start = window_start(self._receipts)
+        first = log.until if start is None else start
         if task.judged_until is not None:  # a chunk can lie below it, where the target lost its end since then
             first = min([task.judged_until, *(area.from_ for area in areas)])
         gone = min((area.from_ for area in areas), default=log.until) < log.from_
@@ -110,12 +113,13 @@ class _Verification:
         unexplained = Coverage.of([self._window]).subtract(areas).subtract(self._task.retried)
         for receipt in other:  # `_is_equal` has looked for those of the equal ones
             find_quarantined(self._task.key, receipt, self._reader)
-        source = chain.from_iterable(self._source_of(receipt) for receipt in other)
-        target = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)
-        lost, extra = balance(source, target)
-        if lost:
+        sent = chain.from_iterable(source_of(self._task.key, receipt, self._sides) for receipt in other)
+        seen = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)
+        matched = match(sent, seen, ordered=False)
+        if matched.lost:
             self._sides.check_all_shown(self._window.until)
-        return self._judge(Counter(map(self._place, lost)), Counter(map(self._place, self._origins(extra))))
+        lost = [record.offset for record in matched.lost]
+        return self._judge(self._by_chunk(lost), self._by_chunk(self._origins(matched.extra)))
 
     def _is_equal(self, receipt: Receipt) -> bool:
         """True if the chunk lies where its receipt says, and nothing else does."""
@@ -127,9 +131,6 @@ class _Verification:
             raise Unreachable(result.error, result.remedy)
         return result.error is None
 
-    def _source_of(self, receipt: Receipt) -> Iterator[Seen]:
-        return source_of(self._task.key, receipt, self._sides)
-
     def _origins(self, extra: Sequence[Seen]) -> list[int]:
         """For each record that is there beyond what the receipts say: the source offset of the same content.
 
@@ -140,19 +141,17 @@ class _Verification:
         log = self._sides.source_log()
         aside = all_set_aside((*self._receipts, *self._task.others))
         near = chain.from_iterable(self._sides.around(range_, aside) for range_ in near_to(self._receipts, log))
-        found, foreign = origins(extra, near)
+        origins, foreign = attribute(extra, near)
         if foreign:
             raise ForeignWriter(
                 f"{self._task.key.target} on the target holds {len(foreign)} records that the source does not have,"
-                f" the first at offset {foreign[0].offset}",
+                f" the first at offset {foreign[0].place}",
                 ONE_WRITER,
             )
-        return found
+        return origins
 
-    def _place(self, offset: int) -> OffsetRange:
-        """The range of the receipt to which a source offset belongs; the first one if it belongs to none."""
-        own = (receipt.range for receipt in self._receipts if offset in receipt.range)
-        return next(own, self._receipts[0].range)
+    def _by_chunk(self, offsets: Iterable[int]) -> Counter[OffsetRange]:
+        return Counter(chunk_of(offset, self._receipts) for offset in offsets)
 
     def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange]) -> VerifyResult:
         task = self._task
@@ -177,7 +176,7 @@ class _Verification:
         return result
 
 
-def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator[Seen]:
+def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator[Sent]:
     """The source's records of a chunk. Raises VerificationFailed if that does not tell what the copier wrote."""
     log = sides.source_log()
     if receipt.range.intersection(log) != receipt.range:
@@ -219,45 +218,6 @@ def too_many(
     return None
 
 
-def balance(source: Iterable[Seen], target: Iterable[Seen]) -> tuple[list[int], list[Seen]]:
-    """The offsets of source records that the target lacks, and the target records that are there beyond the source's.
-
-    Memory is needed for the differences, and for as many records as the sequences are shifted against each other.
-    """
-    missing: dict[bytes, deque[int]] = defaultdict(deque)
-    extra: dict[bytes, deque[Seen]] = defaultdict(deque)
-    for one, other in zip_longest(source, target):
-        if one is not None and other is not None and one.digest == other.digest:
-            continue
-        if one is not None and not _take(extra, one.digest):
-            missing[one.digest].append(one.offset)
-        if other is not None and not _take(missing, other.digest):
-            extra[other.digest].append(other)
-    lost = sorted(chain.from_iterable(missing.values()))
-    return lost, sorted(chain.from_iterable(extra.values()))
-
-
-def _take(waiting: dict[bytes, deque[int]] | dict[bytes, deque[Seen]], digest: bytes) -> bool:
-    """Take one record with this content out of those that wait for it. Returns whether there was one."""
-    same = waiting.get(digest)
-    if same is None:
-        return False
-    same.popleft()
-    if not same:
-        del waiting[digest]
-    return True
-
-
-def set_aside(receipt: Receipt) -> frozenset[int]:
-    """The source offsets of the records that the chunk quarantined or skipped."""
-    return frozenset(failed.offset for failed in receipt.failures)
-
-
-def all_set_aside(receipts: Iterable[Receipt]) -> frozenset[int]:
-    """The same of several chunks."""
-    return frozenset[int]().union(*map(set_aside, receipts))
-
-
 def near_to(receipts: Iterable[Receipt], log: OffsetRange) -> Iterator[OffsetRange]:
     """The source offsets in which the origin of a record is searched: those of these chunks, then those around them."""
     own = Coverage.of(receipt.range for receipt in receipts)
@@ -265,19 +225,3 @@ def near_to(receipts: Iterable[Receipt], log: OffsetRange) -> Iterator[OffsetRan
     for range_ in (*own, *around.subtract(own)):
         if readable := range_.intersection(log):
             yield readable
-
-
-def origins(extra: Iterable[Seen], source: Iterable[Seen]) -> tuple[list[int], list[Seen]]:
-    """The source offset of each of these target records, and the records of which the source has none.
-
-    ``source`` is read until all are found.
-    """
-    wanted: dict[bytes, list[Seen]] = defaultdict(list)
-    for record in extra:
-        wanted[record.digest].append(record)
-    found: list[int] = []
-    for one in source if wanted else ():
-        found += [one.offset] * len(wanted.pop(one.digest, ()))
-        if not wanted:
-            break
-    return found, sorted(chain.from_iterable(wanted.values()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.entries import Proof, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model import commands
@@ -88,9 +88,9 @@ class ReadBack:
 
     def _verify(self, chosen: Sequence[Receipt], receipts: Receipts) -> VerifyResult:
         task = self._task
-        in_transactions = (r for r in receipts.of(task.key, task.generation) if r.after is None)
-        alone = tuple(receipt for receipt in chosen if receipt.after is None)
-        delivered = tuple(receipt for receipt in chosen if receipt.after is not None)
+        all_ = receipts.of(task.key, task.generation)
+        alone = tuple(receipt for receipt in chosen if receipt.proof is Proof.BY_TRANSACTION)
+        delivered = tuple(receipt for receipt in chosen if receipt.proof is Proof.BY_WINDOW)
         with self._reader() as reader, ExitStack() as stack:
             source = cache(lambda: stack.enter_context(self._sides()))
             read = verify(VerifyTask(task.key, alone, task.level), reader, source)
@@ -104,7 +104,7 @@ class ReadBack:
                     level=task.level,
                     judged_until=judged_until,
                     accept_loss=task.accept_loss,
-                    others=tuple(in_transactions),
+                    others=tuple(receipt for receipt in all_ if receipt.proof is Proof.BY_TRANSACTION),
                     retried=task.retried,
                 )
                 return verify_delivery(judged, reader, sides).after(read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest
+from confluent_kafka import Message
 
 from kafka_replication.conformance import ledger as checks
 from kafka_replication.conformance.ground import Ground

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -15,9 +15,9 @@ from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of, record_of
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
-from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.matching import Seen, Sent
 
 # A broker answers a fetch that finds nothing after its longest wait, by default 100 ms.
 _MOSTLY_EMPTY: dict[str, Any] = {"fetch.wait.max.ms": 5}
@@ -42,7 +42,7 @@ class Cursor:
         self._reader = PartitionReader(
             self._stack.enter_context(borrowed(paced(config, limit), group)), at, stall, limit
         )
-        self.records = 0  # how many `seen` returned
+        self.records = 0  # how many `seen` and `sent` read
 
     def close(self) -> None:
         self._stack.close()
@@ -70,24 +70,32 @@ class Cursor:
         """The same, decoded. Raises SystemError for a record that the client cannot decode."""
         return map(record_of, self.read(wanted))
 
-    def seen(
-        self,
-        wanted: OffsetRange,
-        total: Digest | None = None,
-        change: Callable[[Record], Iterable[Record]] | None = None,
-        without: Container[int] | None = None,
-        *,
-        lenient: bool = False,
-        unreadable: Container[int] | None = None,
-    ) -> Iterator[Seen]:
-        """The offset and digest of each record in ``wanted``, or of what ``change`` makes of it. Each of these is also
-        added to ``total``, unless that is a digest of batches: it gets those that are there. The offsets ``without``
-        are left out, and if ``lenient`` records that cannot be copied. Those ``without`` may be in batches that cannot
-        be read, or if given the ``unreadable`` ones.
-        """
+    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
+        """The records in ``wanted``. Each is also added to ``total``; to a digest of batches, those that are there."""
         if isinstance(total, BatchDigest):
             self._add_batches(wanted, total)
             total = None
+        for message in self.read(wanted):
+            self.records += 1
+            offset, *fields = record_of(message)
+            if total is not None:
+                total.add(*fields)
+            yield Seen(offset, _digest(fields))
+
+    def sent(
+        self,
+        wanted: OffsetRange,
+        *,
+        change: Callable[[Record], Iterable[Record]] | None = None,
+        places: Iterator[int] | None = None,
+        without: Container[int] | None = None,
+        lenient: bool = False,
+        unreadable: Container[int] | None = None,
+    ) -> Iterator[Sent]:
+        """The records in ``wanted`` as they were sent: what ``change`` makes of each, the n-th to the n-th of
+        ``places``. The offsets ``without`` are left out, and if ``lenient`` records that cannot be copied. Those
+        ``without`` may be in batches that cannot be read, or if given the ``unreadable`` ones.
+        """
         for message in self.read(wanted, without if unreadable is None else unreadable):
             self.records += 1
             if without is not None and offset_of(message) in without:
@@ -100,8 +108,10 @@ class Cursor:
                     continue
                 raise
             for offset, *fields in made:
-                if total is not None:
-                    total.add(*fields)
-                fingerprint = Fingerprint()
-                fingerprint.add(*fields)
-                yield Seen(offset, fingerprint.hash.digest())
+                yield Sent(offset, _digest(fields), None if places is None else next(places, None))
+
+
+def _digest(fields: Sequence[Any]) -> bytes:
+    fingerprint = Fingerprint()
+    fingerprint.add(*fields)
+    return fingerprint.hash.digest()

@@ -16,8 +16,8 @@ from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.stall_clock import StallClock
-from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digests import RecordDigest
+from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.verify import PartDigest
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
@@ -69,15 +69,15 @@ class SourceSide:
     def source_log(self) -> OffsetRange:
         return offsets.readable_log(clients.shared_admin(self._source), self._key.source)
 
-    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
-        return self._reader.seen(wanted, without=without)
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
+        return self._reader.sent(wanted, without=without)
 
     def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
         self._reader.add_to(digest, wanted)
         return PartDigest(digest.count, digest.hexdigest())
 
-    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
-        return self._reader.seen(wanted, lenient=True, unreadable=unreadable)
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
+        return self._reader.sent(wanted, lenient=True, unreadable=unreadable)
 
     def close(self) -> None:
         self._open.close()

@@ -22,6 +22,8 @@ from kafka_replication.targets.port import Failures
 class KafkaStanding:
     """A `Standing` of one cluster, for one replication."""
 
+    commit_takes = 1  # a marker in each partition of the transaction
+
     def __init__(
         self,
         replication: str,

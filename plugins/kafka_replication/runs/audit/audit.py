@@ -6,9 +6,10 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 
 from kafka_replication.kafka.read.cursor import Cursor
-from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.entries import Proof, Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -25,9 +26,9 @@ from kafka_replication.runs.audit.unknown_partitions import lost_from_ledger
 from kafka_replication.runs.run import Run
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import RecordReader
-from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
-from kafka_replication.verification.digests import Digest, digest_for
-from kafka_replication.verification.loss_count import set_aside
+from kafka_replication.verification.chunks import Unit, area_of, claimed, places, set_aside, units
+from kafka_replication.verification.digests import Digest, digest_for, equals
+from kafka_replication.verification.matching import Difference, Kind, match
 from kafka_replication.verification.verify import select_receipts
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def _gone(at: TopicPartition) -> Refused:
 def _claims(
     sides: Sides, keys: Collection[PartitionKey], request: AuditRequest
 ) -> Mapping[TopicPartition, Sequence[Claim]]:
-    """The parts of all chunks in the target topics that have chunks which `spread_audit` compares."""
+    """The parts of all chunks in the target topics that have chunks which `multi_partition_audit` compares."""
     claims: dict[TopicPartition, list[Claim]] = {}
     spread = set[str]()
     for key in keys:
@@ -243,8 +244,8 @@ class _PartitionAuditor:
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
         chosen = [receipt for receipt in self.chosen if not receipt.spread]
-        alone = [receipt for receipt in chosen if receipt.after is None]
-        delivered = [receipt for receipt in chosen if receipt.after is not None]
+        alone = [receipt for receipt in chosen if receipt.proof is Proof.BY_TRANSACTION]
+        delivered = [receipt for receipt in chosen if receipt.proof is Proof.BY_WINDOW]
         retried = [range_ for _, part in self.sides.retried(key) for range_ in part.offsets]
         without = delivered_window(delivered, self.target_log, complete=complete)
         work = units(alone, [*others, *delivered], self._window(complete), retried, without)
@@ -268,7 +269,7 @@ class _PartitionAuditor:
         target: RecordReader,
     ) -> None:
         """The chunks that were written without transactions, and what lies between them. Others have ``others``."""
-        alone = claimed(receipt for receipt in others if receipt.after is None)
+        alone = claimed(receipt for receipt in others if receipt.proof is Proof.BY_TRANSACTION)
         retried = self.sides.view.retried_at(self.key, self.result.generation)
         DeliveryAudit(
             result=self.result,
@@ -330,11 +331,11 @@ class _PartitionAuditor:
         return OffsetRange(min(areas).from_, until).intersection(self.target_log)
 
     def _audit_unit(self, unit: Unit, source: Cursor, target: RecordReader) -> None:
-        area = unit.target.intersection(self.target_log) if unit.target else None
         receipt = unit.receipt
         if receipt is None:
+            area = unit.target.intersection(self.target_log) if unit.target else None
             records = target.seen(area) if area else iter(())
-            self.result.differ(Difference(Kind.EXTRA, None, record.offset, record.digest) for record in records)
+            self.result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in records)
             return
         self.result.chunks += 1
         try:
@@ -345,30 +346,29 @@ class _PartitionAuditor:
         there = self.readable and receipt.range.intersection(self.readable) == receipt.range
         if there and self.result.recomputes(receipt, self.sides.transform):
             try:
-                self._by_content(receipt, total, area, source, target)
+                self._by_content(receipt, total, source, target)
                 return
             except SystemError:  # a header name that the client cannot decode: it was copied within its batch
                 total = digest_for(receipt)()
         self.result.by_receipt += receipt.range.span
-        if area:
-            target.add_to(total, area)
-        if not _matches_receipt(receipt, total):
+        for range_ in self._there(receipt):
+            target.add_to(total, range_)
+        if not equals(total, receipt):
             self.result.differ_by_receipt(receipt, total.count)
 
-    def _by_content(
-        self, receipt: Receipt, total: Digest, area: OffsetRange | None, source: Cursor, target: RecordReader
-    ) -> None:
+    def _there(self, receipt: Receipt) -> list[OffsetRange]:
+        """The target offsets of the chunk that can be read."""
+        ranges = (range_ for part in receipt.parts for range_ in part.offsets)
+        return [there for range_ in ranges if (there := range_.intersection(self.target_log))]
+
+    def _by_content(self, receipt: Receipt, total: Digest, source: Cursor, target: RecordReader) -> None:
         """Compare a chunk with what the source has there. Raises SystemError for a record that cannot be decoded."""
         change, aside = self.sides.change(self.key, receipt), set_aside(receipt)
-        made = source.seen(receipt.range, change=change, without=aside)
-        differences = compare(made, target.seen(area, total) if area else iter(()), _places(receipt))
+        sent = source.sent(receipt.range, change=change, places=places(receipt.parts), without=aside)
+        seen = chain.from_iterable(target.seen(range_, total) for range_ in self._there(receipt))
+        matched = match(sent, seen, ordered=True)
         self.result.by_content += receipt.range.span
-        if _matches_receipt(receipt, total):  # what the source removed since, as by compaction, is no error
-            self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
-            differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
-            if differences and receipt.transform:
-                self.result.not_pure(receipt)
-        self.result.differ(differences)
+        self.result.differ_from_source(receipt, matched.differences(), intact=equals(total, receipt))
 
     def _written(self, receipt: Receipt, found: Iterable[Record]) -> Iterator[Record]:
         """The records that the copier wrote of these source records of a chunk."""
@@ -376,12 +376,3 @@ class _PartitionAuditor:
         for record in found:
             self.result.source_records += 1
             yield from change(record) if change else (record,)
-
-
-def _places(receipt: Receipt) -> Sequence[int]:
-    """The target offset of each record that the chunk wrote, in order."""
-    return [at for part in receipt.parts for range_ in part.offsets for at in range(range_.from_, range_.until)]
-
-
-def _matches_receipt(receipt: Receipt, digest: Digest) -> bool:
-    return digest.count == receipt.count and digest.hexdigest() == receipt.digest

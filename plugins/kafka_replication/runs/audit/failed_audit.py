@@ -11,9 +11,10 @@ from kafka_replication.planning.target_retention import records_below
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.sides import Sides
 from kafka_replication.runs.run import Run
-from kafka_replication.verification.audit import Difference, Kind
+from kafka_replication.verification.chunks import set_aside
 from kafka_replication.verification.digest import Fingerprint
-from kafka_replication.verification.loss_count import set_aside
+from kafka_replication.verification.digests import equals
+from kafka_replication.verification.matching import Difference, Kind
 from kafka_replication.verification.verify import TargetReader
 
 
@@ -50,7 +51,7 @@ def _compare(sides: Sides, entry: Handled, part: Part, result: PartitionAudit, r
     digest = Fingerprint()
     reader.read(part, digest)
     result.target_records += digest.count
-    if (digest.count, digest.hexdigest()) != (part.count, part.digest):
+    if not equals(digest, part):
         result.differ([Difference(Kind.ALTERED, entry.offsets.ranges[0].from_, part.first)])
 
 

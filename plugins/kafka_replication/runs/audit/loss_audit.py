@@ -9,13 +9,22 @@ from itertools import chain
 
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import window_start
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.sides import Sides
 from kafka_replication.targets.port import RecordReader
-from kafka_replication.verification.audit import Difference, Kind, Seen, area_of, claimed
-from kafka_replication.verification.digests import digest_for
-from kafka_replication.verification.loss_count import all_set_aside, balance, near_to, origins, set_aside
+from kafka_replication.verification.chunks import (
+    all_set_aside,
+    area_of,
+    chunk_of,
+    claimed,
+    in_target_order,
+    set_aside,
+)
+from kafka_replication.verification.digests import digest_for, equals
+from kafka_replication.verification.loss_count import near_to
+from kafka_replication.verification.matching import Difference, Kind, Sent, attribute, match
 
 
 def delivered_window(receipts: Sequence[Receipt], log: OffsetRange, *, complete: bool) -> OffsetRange | None:
@@ -23,8 +32,7 @@ def delivered_window(receipts: Sequence[Receipt], log: OffsetRange, *, complete:
 
     A complete audit goes to the end of the log: what was left over last lies there.
     """
-    first = min((receipt.after for receipt in receipts if receipt.after is not None), default=None)
-    if first is None:
+    if (first := window_start(receipts)) is None:
         return None
     areas = [area for receipt in receipts if (area := area_of(receipt))]
     until = MAX_OFFSET if complete else max((area.until for area in areas), default=first)
@@ -57,29 +65,27 @@ class DeliveryAudit:
         result, stretches = self.result, stretches.subtract(claimed(others))
         result.chunks += len(receipts)
         result.by_content += sum(receipt.range.span for receipt in known)
-        in_order = sorted(known, key=_place)
-        lost, extra = balance(
-            chain.from_iterable(map(self._made, in_order)), chain.from_iterable(map(self.target.seen, stretches))
-        )
+        sent = chain.from_iterable(map(self._made, in_target_order(known)))
+        matched = match(sent, chain.from_iterable(map(self.target.seen, stretches)), ordered=False)
         near = chain.from_iterable(self._around(known, range_) for range_ in near_to(known, self.readable))
-        copies, foreign = origins(extra, near) if extra else ([], [])
+        copies, foreign = attribute(matched.extra, near)
         counted = min(len(foreign), sum(receipt.duplicates for receipt in others))  # which ones, nothing tells any more
         result.duplicates += len(copies) + counted
-        result.differ(Difference(Kind.EXTRA, None, record.offset, record.digest) for record in foreign[counted:])
-        self._lost(known, sorted(set(lost)))
+        result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in foreign[counted:])
+        self._lost(known, sorted({record.offset for record in matched.lost}))
 
     def _can_be_made(self, receipt: Receipt) -> bool:
         there = receipt.range.intersection(self.readable) == receipt.range
         return there and self.result.recomputes(receipt, self.sides.transform)
 
-    def _made(self, receipt: Receipt) -> Iterator[Seen]:
+    def _made(self, receipt: Receipt) -> Iterator[Sent]:
         change = self.sides.change(self.result.key, receipt)
-        return self.source.seen(receipt.range, change=change, without=set_aside(receipt))
+        return self.source.sent(receipt.range, change=change, without=set_aside(receipt))
 
-    def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Seen]:
+    def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Sent]:
         """The records that could be made of these source records, which perhaps were never copied."""
         change = self.sides.change(self.result.key, receipts[0])
-        return self.source.seen(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
+        return self.source.sent(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()
@@ -94,21 +100,16 @@ class DeliveryAudit:
             )
             return
         self.result.by_receipt += receipt.range.span
-        if (total.count, total.hexdigest()) != (receipt.count, receipt.digest):
+        if not equals(total, receipt):
             self.result.differ_by_receipt(receipt, total.count)
 
     def _lost(self, receipts: Sequence[Receipt], lost: Sequence[int]) -> None:
         """Add lost records as differences, but for those that verification has counted already."""
         of = defaultdict[OffsetRange, list[int]](list)
         for offset in lost:
-            of[next(receipt.range for receipt in receipts if offset in receipt.range)].append(offset)
+            of[chunk_of(offset, receipts)].append(offset)
         for receipt in receipts:
             offsets = of[receipt.range]
             accepted = min(receipt.lost_in_delivery, len(offsets))
             self.result.lost_in_delivery += accepted
             self.result.differ(Difference(Kind.MISSING, offset, None) for offset in offsets[accepted:])
-
-
-def _place(receipt: Receipt) -> tuple[int, OffsetRange]:
-    area = area_of(receipt)
-    return (area.from_ if area else -1), receipt.range

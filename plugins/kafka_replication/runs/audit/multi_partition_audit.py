@@ -24,10 +24,10 @@ from kafka_replication.model.partitioning import MAP, Partitioning
 from kafka_replication.reporting.audit import LISTED, PartitionAudit
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import RecordReader
-from kafka_replication.verification.audit import Difference, Kind, Seen, compare
+from kafka_replication.verification.chunks import places, set_aside
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import RecordDigest, record_digest_for
-from kafka_replication.verification.loss_count import set_aside
+from kafka_replication.verification.matching import Difference, Kind, Seen, Sent, match
 from kafka_replication.verification.verify import PartDigest
 
 Name = tuple[PartitionKey, int, int, int]  # key, generation, first source offset, target partition
@@ -99,7 +99,7 @@ class TargetRead:
     def _add_extra(self, extra: list[Difference], at: TopicPartition, found: Iterable[Seen]) -> None:
         for seen in found:
             if len(extra) < LISTED:
-                extra.append(Difference(Kind.EXTRA, None, seen.offset, seen.digest, at.partition))
+                extra.append(Difference(Kind.EXTRA, None, seen.place, seen.digest, at.partition))
             else:
                 self.further[at] = self.further.get(at, 0) + 1
 
@@ -147,7 +147,7 @@ def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choo
 class Expected:
     """The records of one chunk as they should lie on the target, by partition."""
 
-    seen: dict[int, list[Seen]] = field(default_factory=lambda: defaultdict(list))
+    sent: dict[int, list[Sent]] = field(default_factory=lambda: defaultdict(list))
     digests: dict[int, RecordDigest] = field(default_factory=dict)
 
     @classmethod
@@ -156,7 +156,7 @@ class Expected:
         for record in records:
             partition, fingerprint = choose(record), Fingerprint()
             fingerprint.add(*record[1:])
-            expected.seen[partition].append(Seen(record[0], fingerprint.hash.digest()))
+            expected.sent[partition].append(Sent(record[0], fingerprint.hash.digest()))
             if partition not in expected.digests:
                 expected.digests[partition] = new_digest()
             expected.digests[partition].add(*record[1:])
@@ -226,29 +226,22 @@ class SpreadAuditor:
             self.result.differ_by_receipt(receipt, sum(part.count for part in found.values()))
 
     def _differ(self, receipt: Receipt, placement: KafkaPartitions, expected: Expected, *, intact: bool) -> None:
-        """Add how the chunk differs, record by record. If it is as its receipt says, records that the source removed
-        since, as by compaction, are no error.
-        """
-        found = list(self._differences(placement, expected))
-        if intact:
-            self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in found)
-            found = [difference for difference in found if difference.kind is not Kind.EXTRA]
-            if found and receipt.transform:
-                self.result.not_pure(receipt)
-        self.result.differ(found)
+        """Add how the chunk differs, record by record."""
+        self.result.differ_from_source(receipt, list(self._differences(placement, expected)), intact=intact)
 
     def _differences(self, placement: KafkaPartitions, expected: Expected) -> Iterator[Difference]:
         for part in placement.parts:
             at = TopicPartition(self.key.target_topic, part.partition)
-            places = [offset for range_ in part.offsets for offset in range(range_.from_, range_.until)]
             with self.open_target(at) as reader:
                 log = self.log(at) or OffsetRange(0, 0)
                 there = (range_.intersection(log) for range_ in part.offsets)
                 seen = (record for range_ in there if range_ for record in reader.seen(range_))
-                for difference in compare(iter(expected.seen.get(part.partition, ())), seen, places):
-                    yield difference._replace(partition=part.partition)
-        for number in sorted(expected.seen.keys() - {part.partition for part in placement.parts}):
-            for record in expected.seen[number]:
+                free = places([part])
+                sent = (one._replace(place=next(free, None)) for one in expected.sent.get(part.partition, ()))
+                matched = match(sent, seen, ordered=True)
+                yield from (one._replace(partition=part.partition) for one in matched.differences())
+        for number in sorted(expected.sent.keys() - {part.partition for part in placement.parts}):
+            for record in expected.sent[number]:
                 yield Difference(Kind.MISSING, record.offset, None, record.digest, number)
 
 

@@ -39,6 +39,7 @@ from kafka_replication.runs.failed.fenced import Fenced, Outcome, fenced, left_o
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digests import equals
 from kafka_replication.watermarks.failed import (
     DISCARDED,
     NOT_VISIBLE,
@@ -291,7 +292,7 @@ class _Retry:
             for part in entry.parts:
                 digest = Fingerprint()
                 reader.read(part, digest)
-                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
+                if not equals(digest, part):
                     raise VerificationFailed(
                         f"{self.key.source}: the records {entry.offsets} that were retried differ at"
                         f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until})",

@@ -23,7 +23,7 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.targets.port import EntrySession
 from kafka_replication.verification.digest import DIGEST_KIND, BatchDigest, Fingerprint
-from kafka_replication.verification.digests import RecordDigest, digest_for
+from kafka_replication.verification.digests import RecordDigest, digest_for, equals
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     except (ReplicationError, SystemError) as error:  # the latter for a record that the client cannot decode
         log.warning("%s %s: which part of it is gone was not found out: %s", key.source, cut.range, error)
         return None
-    if first is None or (whole.count, whole.hexdigest()) != (cut.count, cut.digest):
+    if first is None or not equals(whole, cut):
         log.warning("%s %s: the source changed since it was copied; its first records stay lost", key.source, cut.range)
         return None
     kept = Segment(
