@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -151,3 +153,19 @@ def test_a_store_that_hangs_does_not_keep_an_alert_back(
         fail()
     [post] = received.posts
     assert "the watermark store does not answer" in post.text and "source does not answer" in post.text
+
+
+def test_what_sends_an_alert_is_loaded_before_the_task_has_failed() -> None:
+    """Afterwards the seconds count, and on a busy machine loading takes as many as there are."""
+    program = """
+import sys
+from kafka_replication.model.errors import BadInput
+from kafka_replication.orchestration.task_run import failing
+try:
+    with failing():
+        raise BadInput("nothing works", "")
+except Exception:
+    print(*(name for name in sys.modules if name.startswith("apprise.plugins.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"apprise.plugins.custom_json", "apprise.plugins.email"} <= set(done.stdout.split())

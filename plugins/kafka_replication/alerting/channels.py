@@ -95,6 +95,14 @@ class AppriseChannel:
             return False
 
 
+def make_ready() -> None:
+    """Load Apprise with its senders, before anybody counts the seconds: on a busy machine this alone takes some."""
+    if importlib.util.find_spec("apprise") is not None:
+        import apprise
+
+        apprise.Apprise().add("json://localhost")
+
+
 def _scheme(address: str) -> str:
     scheme, separator, _ = address.partition("://")
     return f"{scheme}://" if separator else "(no scheme)"
