@@ -12,7 +12,7 @@ from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.planning.backfill.recopy import GivenBack
+from kafka_replication.planning.backfill.recopy import GivenBack, give_back
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
@@ -120,7 +120,7 @@ def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
 ) -> None:
     """Before the transaction, inside it, and after its commit."""
     given: list[GivenBack] = []
-    give_back, real = recopy.give_back, getattr(TransactionalProducer, step)
+    real = getattr(TransactionalProducer, step)
 
     def giving_back(*arguments: Any) -> GivenBack:
         given.append(give_back(*arguments))
