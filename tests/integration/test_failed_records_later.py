@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.kafka.target.quarantine import KafkaQuarantine
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled
 from kafka_replication.model.errors import Stalled
@@ -203,7 +204,7 @@ def test_what_was_decided_long_ago_leaves_the_store_and_open_records_never(
     assert [(row.offset, row.state) for row in scene.store.failed(scene.name)] == still
     lose_receipts(scene)
     with monkeypatch.context() as searching:
-        searching.setattr(catalog, "quarantined_records", None)
+        searching.setattr(KafkaQuarantine, "records", None)
         assert offsets(scene, state="any") == still
     monkeypatch.undo()
     assert len(ask(scene, Action.DISCARD, from_=30, until=31)) == 1

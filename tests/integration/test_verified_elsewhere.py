@@ -41,7 +41,7 @@ def test_what_another_run_wrote_meanwhile_stays(scene: Scenario) -> None:
     key = scene.key()
     first = Coverage.of([OffsetRange(0, 10)])
     other = Verified(generation=1, coverage=first, level="digest", run_id="other", time="t", duplicates=7)
-    run.clusters.__dict__["ledger"] = Sleeping(run.clusters.ledger, lambda: put(scene, other))
+    run.clusters.target.__dict__["ledger"] = Sleeping(run.clusters.ledger, lambda: put(scene, other))
     books = Bookkeeper(run, prepare(run, Request()))
     with books.open(job.tasks):
         books.enter([worker.replicate(job, task) for task in job.tasks])

@@ -83,18 +83,14 @@ class KafkaTarget:
         name, seconds = self._settings.replication, self._settings.request_seconds
         return KafkaStanding(name, self._config, self._admin, self._copying, self._deadline, seconds)
 
-    @property
-    def ledger(self) -> Ledger:
-        return self._ledger
-
     @cached_property
-    def _ledger(self) -> KafkaLedger:
+    def ledger(self) -> KafkaLedger:
         seconds = self._settings.ledger_seconds
         patience = LONGEST_TRANSACTION if seconds is None else seconds
         return KafkaLedger(self._config, self._admin(), self._settings.replication, self._deadline, patience=patience)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        follow, config, seconds = self._ledger.follower(), self._config, self._settings.request_seconds
+        follow, config, seconds = self.ledger.follower(), self._config, self._settings.request_seconds
 
         @contextmanager
         def opened() -> Iterator[Ledger]:
@@ -108,7 +104,7 @@ class KafkaTarget:
         return self._sink(self._settings.placing, self._settings.delivery)
 
     def _sink(self, placing: Partitioning, delivery: Delivery) -> KafkaSink:
-        return KafkaSink(self._config, self._copying, self._deadline, self._ledger, placing, delivery)
+        return KafkaSink(self._config, self._copying, self._deadline, self.ledger, placing, delivery)
 
     def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[KafkaSides]:
         return both_sides(source, self._config, key, self._copying.stall_timeout)
