@@ -40,7 +40,7 @@ class Ground(Protocol):
         """Write a record to partition 0 behind all others, as a stranger would."""
 
     def visible(self, topic: str, partition: int = 0) -> list[tuple[int, Record]]:
-        """What a reader finds, without the code under test: the places, in order, and the records."""
+        """The places, in order, and the records that a reader finds, without the code under test."""
 
     def entries(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of the entries that a writer of the ledger sent to this topic, as readers see them. Fails if one

@@ -1,4 +1,4 @@
-"""What every `Ledger` must do, as plain functions: an implementation passes all, a broken one fails at least one."""
+"""Checks of what every `Ledger` must do: an implementation passes all, a broken one fails at least one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check of a ledger works with: a replication of its own, writers, and the ledger under test."""
+"""The world of a check of a ledger: a replication of its own, writers, and the ledger under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every sink has to do. Each check gets a case of its own and raises AssertionError."""
+"""Checks of what every sink has to do. Each check gets a case of its own and raises AssertionError."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SinkCase:
             opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, {})
 
     def visible(self) -> list[tuple[int, Record]]:
-        """What a reader of the target finds, read without the product."""
+        """The records that a reader of the target finds, read without the product."""
         return self.ground.visible(self.topic)
 
     def values(self) -> list[bytes | None]:

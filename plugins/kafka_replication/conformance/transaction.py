@@ -1,4 +1,4 @@
-"""What every transaction port has to do. Each check gets a case of its own and raises AssertionError."""
+"""Checks of what every transaction port has to do. Each check gets a case of its own and raises AssertionError."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class TransactionCase:
             session.send(self.topic, partition, b"k%s" % value, value)
 
     def visible(self, partition: int = 0) -> list[bytes | None]:
-        """What a reader finds; fails where a transaction stays open."""
+        """The values that a reader finds; fails where a transaction stays open."""
         return self.ground.entries(self.topic, partition)
 
     def peek(self) -> list[bytes | None]:
-        """What a reader finds now, also while a transaction is open."""
+        """The values that a reader finds now, also while a transaction is open."""
         return self.ground.peek(self.topic)
 
 

@@ -22,7 +22,7 @@ class Cluster(Section):
 
 
 class TargetCluster(Cluster):
-    """What is written to: a Kafka cluster, or another kind of target."""
+    """The target: a Kafka cluster, or another kind of target."""
 
     type: Annotated[str, AfterValidator(names.check_target_type)] = Field(
         default=KAFKA,
