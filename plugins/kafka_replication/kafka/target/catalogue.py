@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.config import Copy, Replication
-from kafka_replication.kafka.client import clients
+from kafka_replication.config import Replication
 from kafka_replication.kafka.metadata import snapshotter, topics
 from kafka_replication.kafka.preflight import dry_run_requests
 from kafka_replication.model.errors import ReplicationError
@@ -15,22 +14,14 @@ from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.rights import DenyRule
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.targets.port import ToCreate
+from kafka_replication.targets.port import TargetSettings, ToCreate
 
 
 class KafkaCatalogue:
     """A `Catalogue` of one cluster, for one replication."""
 
-    def __init__(
-        self,
-        replication: str,
-        config: clients.ClientConfig,
-        admin: Callable[[], AdminClient],
-        copying: Copy,
-        deadline: Deadline,
-    ) -> None:
-        self._replication, self._config, self._admin = replication, config, admin
-        self._copying, self._deadline = copying, deadline
+    def __init__(self, settings: TargetSettings, admin: Callable[[], AdminClient], deadline: Deadline) -> None:
+        self._settings, self._admin, self._deadline = settings, admin, deadline
 
     def cluster_id(self) -> str:
         return topics.cluster_id(self._admin())
@@ -51,13 +42,15 @@ class KafkaCatalogue:
         topics.add_partitions(self._admin(), name, partitions)
 
     def may_read(self, seconds: float) -> bool:
-        return dry_run_requests.may_describe_group(self._config, consumer_group(self._replication), seconds)
+        settings = self._settings
+        return dry_run_requests.may_describe_group(settings.connection, consumer_group(settings.replication), seconds)
 
     def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
         return dry_run_requests.deny_rules(self._admin(), "target", seconds)
 
     def check_writing(self) -> None:
-        dry_run_requests.check_transactions(self._config, self._replication, self._copying, self._deadline)
+        settings = self._settings
+        dry_run_requests.check_transactions(settings.connection, settings.replication, settings.copying, self._deadline)
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
         return dry_run_requests.refusals(self._admin(), topics, seconds)

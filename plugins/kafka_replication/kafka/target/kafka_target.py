@@ -73,15 +73,13 @@ class KafkaTarget:
     def catalogue(self) -> Catalogue:
         from kafka_replication.kafka.target.catalogue import KafkaCatalogue
 
-        name = self._settings.replication
-        return KafkaCatalogue(name, self._config, self._admin, self._copying, self._deadline)
+        return KafkaCatalogue(self._settings, self._admin, self._deadline)
 
     @cached_property
     def standing(self) -> Standing:
         from kafka_replication.kafka.target.standing import KafkaStanding
 
-        name, seconds = self._settings.replication, self._settings.request_seconds
-        return KafkaStanding(name, self._config, self._admin, self._copying, self._deadline, seconds)
+        return KafkaStanding(self._settings, self._admin, self._deadline)
 
     @cached_property
     def ledger(self) -> KafkaLedger:

@@ -7,8 +7,6 @@ from contextlib import closing
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.config import Copy
-from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.cursor import Cursor, first_record
 from kafka_replication.kafka.write.transactions import longest_wait
@@ -16,7 +14,7 @@ from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.targets.port import Failures
+from kafka_replication.targets.port import Failures, TargetSettings
 
 
 class KafkaStanding:
@@ -24,18 +22,11 @@ class KafkaStanding:
 
     commit_takes = 1  # a marker in each partition of the transaction
 
-    def __init__(
-        self,
-        replication: str,
-        config: clients.ClientConfig,
-        admin: Callable[[], AdminClient],
-        copying: Copy,
-        deadline: Deadline,
-        request_seconds: float,
-    ) -> None:
-        self._group, self._config, self._admin = consumer_group(replication), config, admin
-        self._copying, self._deadline = copying, deadline
-        self._patience = offsets.Patience.within(request_seconds)
+    def __init__(self, settings: TargetSettings, admin: Callable[[], AdminClient], deadline: Deadline) -> None:
+        self._config, self._copying = settings.connection, settings.copying
+        self._admin, self._deadline = admin, deadline
+        self._group = consumer_group(settings.replication)
+        self._patience = offsets.Patience.within(settings.request_seconds)
 
     def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         return offsets.readable_logs(self._admin(), wanted, self._patience)
