@@ -161,7 +161,10 @@ class Log:
     offsets: list[int]
     read_: list[int] = field(default_factory=list)
 
-    def close(self) -> None: ...
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
     def seen(self, wanted: OffsetRange) -> Iterator[Seen]:
         return (Seen(offset, b"%d" % offset) for offset in self.offsets if offset in wanted)

@@ -35,6 +35,7 @@ from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
+from kafka_replication.model.targets import KAFKA
 
 __all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[
@@ -196,7 +197,12 @@ class Replication(Section):
     @classmethod
     def _are_not_copied_onto_themselves(cls, topics: Topics, info: ValidationInfo) -> Topics:
         source, target = info.data.get("source"), info.data.get("target")
-        if source is not None and source == target and topics.rename == names.TOPIC_PLACEHOLDER:
+        if (
+            source is not None
+            and target is not None
+            and (source.connection, KAFKA) == (target.connection, target.type)
+            and topics.rename == names.TOPIC_PLACEHOLDER
+        ):
             raise ValueError(
                 f"source and target are the same connection '{source.connection}' and topics keep their names: "
                 "every topic would be copied onto itself; give topics.rename, or another target.connection"
