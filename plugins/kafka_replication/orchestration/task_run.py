@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from kafka_replication.alerting import channels
 from kafka_replication.config import Replication
 from kafka_replication.config.values.time import parse_time
 from kafka_replication.model.errors import BadInput, Fenced, ReplicationError, Unreachable
@@ -134,6 +133,8 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
         is_new = tries_once is not None and isinstance(e, Unreachable) and _never_worked(tries_once)
         if is_new:
             log.error("no further try: nothing of this replication was ever verified")
+        from kafka_replication.alerting import channels
+
         channels.make_ready()  # for the same reason
         retriable = (e.retriable or isinstance(e, Fenced)) and not is_new
         raise failure(str(e), retriable=retriable, error=e) from None
