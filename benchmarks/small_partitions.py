@@ -2,8 +2,9 @@
 
 PARTITIONS (default 80; 1000 is the large case) of 100 records each, beside BUSY (default 0) processes that keep a
 processor at work. Memory is bounded if the largest worker of a run (worker_mb, threads) needs about the same for either
-engine and any number of partitions. Seconds are of the wall clock, CPU seconds those of all processes of the run; the
-brokers are not counted. Without SOURCE and TARGET (bootstrap addresses) it starts brokers.
+engine and any number of partitions; it ends with code 1 if one needs more than MB (default 300). Seconds are of the
+wall clock, CPU seconds those of all processes of the run; the brokers are not counted. Without SOURCE and TARGET
+(bootstrap addresses) it starts brokers.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
 def main() -> None:
     stopping.on_signals()  # so that no busy process and no broker is left behind
     partitions, processes = int(os.environ.get("PARTITIONS", "80")), int(os.environ.get("BUSY", "0"))
+    largest, most = 0.0, float(os.environ.get("MB", "300"))
     folder = Path(tempfile.mkdtemp(prefix="kr-bench-"))
     try:
         with brokers(folder) as (source, target):
@@ -66,9 +68,12 @@ def main() -> None:
                 file = stage.file(f"{topic}-{engine}", topic, copy={"engine": engine})
                 what = f"{partitions:,} partitions with {EACH} records each, {engine}, {processes} busy processes"
                 with busy(processes):
-                    show(stage.terminal(what, file, partitions * EACH))
+                    show(run := stage.terminal(what, file, partitions * EACH))
+                largest = max(largest, run.worker_mb)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if largest > most:
+        sys.exit(f"a process of a run needed {largest:.0f} MB, more than {most:.0f}")
 
 
 if __name__ == "__main__":
