@@ -79,8 +79,14 @@ def feeding(scene: Scenario, cluster: KafkaCluster, broker: Broker) -> Callable[
         leaders = {number: about.leader for number, about in partitions.items() if about.leader > 0}
         return [number for number, leader_id in leaders.items() if cluster.broker(leader_id - 1) is broker]
 
-    wait_until(lambda: bool(led()))  # not every broker knows a new topic at once
-    partition = led()[0]
+    known: list[int] = []
+
+    def is_known() -> bool:  # not every broker knows a new topic at once, nor does who has just known it
+        known.extend(led())
+        return bool(known)
+
+    wait_until(is_known)
+    partition = known[0]
     producer = Producer({"bootstrap.servers": scene.target.bootstrap, "acks": 1})
 
     def feed() -> None:

@@ -80,11 +80,14 @@ def test_the_progress_names_what_a_run_waits_for(
     at = At(POSITIONS, scene.key().ledger_partition)
     told = f"the end of a transaction that hides {at} from "
 
+    def progress() -> str:
+        stored = next(run.progress for run in scene.store.runs(scene.name, 1))
+        return str(Progress.from_json(stored or ""))
+
     def then(_: object) -> None:
         with left_open(scene, scene.topic, at):
+            wait_until(lambda: f"transactional id {scene.topic} (" in progress())  # not the run's own transaction
+            assert f"; waits for {told}" in progress()
             wait_until(lambda: any(f"waits for {told}" in line for line in caplog.messages))
-            stored = next(run.progress for run in scene.store.runs(scene.name, 1))
-            progress = Progress.from_json(stored or "")
-            assert progress is not None and f"; waits for {told}" in str(progress) and scene.topic in str(progress)
 
     assert scene.run(InProcess(then=then)).outcome == "done"

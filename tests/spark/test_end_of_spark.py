@@ -13,7 +13,7 @@ import pytest
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
 from kafka_replication.spark.jobs import JobEnd
-from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.submitting.submit import TerminalSubmission, terminal_launcher
 from kafka_replication.spark.training import job
 from stack.ports import free_ports
 from tests.spark.standalone_master import Master, standalone_master
@@ -33,7 +33,11 @@ def master(tmp_path: Path) -> Iterator[Master]:
         yield made
 
 
-def test_a_master_that_is_not_there_is_named_before_anything_is_submitted() -> None:
+def test_a_master_that_is_not_there_is_named_before_anything_is_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> None:
+        pytest.fail("spark-submit was called")
+
+    monkeypatch.setattr(TerminalSubmission, "start", start)
     first, second = free_ports(2)
     before = psutil.Process().children(recursive=True)
     with pytest.raises(Unreachable, match="no Spark master answers") as error:

@@ -38,6 +38,6 @@ finally:
 def test_a_signal_may_interrupt_the_handler_of_another_one(first: str, second: str, line: int) -> None:
     """Spark's daemon and the operating system may both ask a worker at the same moment."""
     program = AT_ONE_LINE.format(first=first, second=second, line=line)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert ended.stdout == "True\n", ended.stderr
     assert ended.returncode in {128 + signal.Signals[first], 128 + signal.Signals[second]}
