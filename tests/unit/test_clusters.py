@@ -67,7 +67,11 @@ def test_both_clusters_are_asked_side_by_side_and_both_failures_are_said(asked: 
 def test_a_connection_that_is_missing_is_named_before_a_cluster_is_asked(
     named: dict[str, Any], asked: list[str]
 ) -> None:
-    for connect in (clusters(**named).connect, lambda: clusters(**named).source_admin):
+    for connect in (
+        clusters(**named).connect,
+        lambda: clusters(**named).source_admin,
+        lambda: clusters(**named).target,
+    ):
         with pytest.raises(ConnectionMissing, match="misspelt"):
             connect()
     assert asked == []

@@ -54,7 +54,8 @@ class Clusters:
 
     @cached_property
     def target(self) -> Target:
-        """The target. Does not connect."""
+        """The target. Does not connect, but finds all connections first, as `source_admin` does."""
+        self.resolve()
         replication = self._replication
         settings = TargetSettings(
             replication=replication.name,
