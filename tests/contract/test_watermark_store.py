@@ -201,7 +201,7 @@ def test_what_does_not_change_takes_no_lock(store: WatermarkStore, monkeypatch: 
     def written(*_: object) -> None:
         raise AssertionError("nothing has changed")
 
-    monkeypatch.setattr("kafka_replication.store.watermarks.advance", written)
+    monkeypatch.setattr("kafka_replication.store.connect.limit_waits", written)  # the first step of each write
     assert advance(store, 10, 1).version == 1
     assert store.advance_many([]) == {}
 

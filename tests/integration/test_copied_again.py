@@ -114,11 +114,11 @@ def test_a_source_that_changed_is_not_guessed_at(scene: Scenario) -> None:
     assert "LOST" in dry_run(scene, 0, 50) and "no longer at the source either" in dry_run(scene, 0, 50)
 
 
-@pytest.mark.parametrize(("step", "done"), [("begin", False), ("commit", False), ("commit", True)])
+@pytest.mark.parametrize(("step", "done"), [("begin", False), ("send", True), ("commit", True)])
 def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch, step: str, done: bool
 ) -> None:
-    """Before the transaction, inside it, and after its commit."""
+    """Before the transaction, behind its first entry, and after its commit."""
     given: list[GivenBack] = []
     real = getattr(TransactionalProducer, step)
 
@@ -126,9 +126,9 @@ def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
         given.append(give_back(*arguments))
         return given[-1]
 
-    def dies(producer: TransactionalProducer) -> None:
+    def dies(producer: TransactionalProducer, *arguments: Any) -> None:
         if done or not given:
-            real(producer)
+            real(producer, *arguments)
         if given:
             raise KeyboardInterrupt
 

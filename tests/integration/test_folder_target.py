@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs import backfill as backfilling
@@ -173,7 +174,7 @@ def test_a_folder_that_is_away_is_named(scene: Scenario, ground: FolderGround) -
     ready(scene)
     assert scene.run().outcome == "done"
     ground.folder.rename(ground.folder.with_name("away"))
-    with pytest.raises(Exception, match="does not answer"):
+    with pytest.raises(Unreachable, match="does not answer"):
         scene.run()
     ground.folder.with_name("away").rename(ground.folder)
     scene.idle_run()

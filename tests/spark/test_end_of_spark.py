@@ -47,7 +47,6 @@ def test_a_master_that_is_not_there_is_named_before_anything_is_submitted(monkey
     assert psutil.Process().children(recursive=True) == before
 
 
-@pytest.mark.slow
 def test_an_application_that_is_ended_on_the_masters_page_is_told_so(master: Master) -> None:
     with ThreadPoolExecutor(1) as pool:
         submitted = pool.submit(submit, master.connection)

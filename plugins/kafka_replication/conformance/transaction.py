@@ -39,7 +39,7 @@ class TransactionCase:
 
     def send(self, session: TransactionPort, *values: bytes, partition: int = 0) -> None:
         for value in values:
-            session.send(self.topic, partition, b"k%s" % value, value)
+            session.send(self.topic, partition, b"k", value)
 
     def visible(self, partition: int = 0) -> list[bytes | None]:
         """The values that a reader finds; fails where a transaction stays open."""

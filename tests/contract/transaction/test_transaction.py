@@ -9,9 +9,11 @@ import pytest
 
 from kafka_replication.conformance.ground import SETTINGS
 from kafka_replication.conformance.transaction import ATOMIC, ORDERED, Check, TransactionCase
+from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER
 from tests.contract.kafka_ground import KafkaGround
 from tests.contract.transaction.broken import ALL, UNORDERED, Broken, Unordered
@@ -43,6 +45,18 @@ def case_of(make: Make, kafka_sides: tuple[Cluster, Cluster]) -> TransactionCase
 @pytest.mark.parametrize(("make", "check"), PROMISED)
 def test_transaction(make: Make, check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
     check(case_of(make, kafka_sides))
+
+
+def test_what_is_flushed_stands_on_the_log_and_is_hidden(kafka_sides: tuple[Cluster, Cluster]) -> None:
+    case, admin = case_of(transactional, kafka_sides), kafka_sides[1].admin
+    at = TopicPartition(case.topic, 0)
+    with case.fenced() as session:
+        session.begin()
+        case.send(session, b"1")
+        session.flush()
+        assert (offsets.high_watermarks(admin, [at])[at], offsets.last_stable(admin, [at])[at]) == (1, 0)
+        session.commit()
+    assert case.visible() == [b"1"]
 
 
 @pytest.mark.parametrize(("broken", "noticed_by"), ALL, ids=lambda part: getattr(part, "__name__", "?"))
