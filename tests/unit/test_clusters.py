@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.kafka.client import clients
-from kafka_replication.model.errors import ConnectionMissing, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, ConnectionMissing, Refused, ReplicationError, Unreachable
 from kafka_replication.runs.clusters import Clusters, raise_together
 from kafka_replication.runtime.deadline import NEVER
 
@@ -90,3 +91,14 @@ def test_the_kind_of_several_errors_is_that_of_one_that_no_retry_can_help() -> N
         raise_together(errors)
     assert (raised.value.what, raised.value.remedy) == ("a; b", "wait; mend")
     raise_together([])
+
+
+@pytest.mark.parametrize("kind", ["nowhere:Target", "pathlib:Nobody", "this_fails_when_imported:Target"])
+def test_a_kind_of_target_that_cannot_be_imported_is_named(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    (tmp_path / "this_fails_when_imported.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match=f"the kind of target {kind} cannot be imported"):
+        clusters(target={"connection": "other", "type": kind}).connect()
+    assert asked == []

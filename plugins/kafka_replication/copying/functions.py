@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from kafka_replication import transforms
 from kafka_replication.copying.steps import Origin, Step, StepFailed
@@ -24,17 +25,21 @@ class WrongResult(StepFailed):
         super().__init__(f"it returned {what}", "TypeError")
 
 
-def imported(name: str, what: str = "transform") -> tuple[Callable[..., object], str]:
-    """The function, and the text of the modules that define it. Raises BadInput; its text begins with ``what``."""
-    module_name, _, attribute = name.partition(":")
+def named(name: str, what: str) -> Any:
+    """The value that ``package.module:name`` names. Raises BadInput; its text begins with ``what``."""
+    module, _, attribute = name.partition(":")
     remedy = "put its module where Airflow's tasks or this command, and Spark's workers, can import it"
     try:
-        module = importlib.import_module(module_name)
-        function = getattr(module, attribute)
+        return getattr(importlib.import_module(module), attribute)
     except Exception as e:  # a module of the user's may raise anything
         raise BadInput(
             f"the {what} {name} cannot be imported: {type(e).__name__}: {e}", f"{remedy}, or correct the name"
         ) from e
+
+
+def imported(name: str, what: str = "transform") -> tuple[Callable[..., object], str]:
+    """The function, and the text of the modules that define it. Raises BadInput; its text begins with ``what``."""
+    function, module_name = named(name, what), name.partition(":")[0]
     if not callable(function):
         raise BadInput(f"the {what} {name} is not a function but a {type(function).__name__}", "name a function")
     defined_in = getattr(inspect.unwrap(function), "__module__", None) or module_name

@@ -11,7 +11,6 @@ KAFKA: Final = "kafka"
 TARGETS: Final[Mapping[str, str]] = {KAFKA: "kafka_replication.kafka.target:KafkaTarget"}
 
 
-def place_of(kind: str) -> tuple[str, str]:
-    """The module and the name of the class of this kind."""
-    module, _, name = TARGETS.get(kind, kind).partition(":")
-    return module, name
+def module_of(kind: str) -> str:
+    """The module that has the class of this kind."""
+    return TARGETS.get(kind, kind).partition(":")[0]

@@ -16,7 +16,7 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.partitioning import SOLE, Partitioning
-from kafka_replication.model.targets import KAFKA, place_of
+from kafka_replication.model.targets import KAFKA, module_of
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import private
 from kafka_replication.spark.failures import WORKER_ENDED, Failure
@@ -111,7 +111,7 @@ class Job:
     @property
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
-        return (*needed(self.settings), place_of(self.target_type)[0], *self.pipeline.modules)
+        return (*needed(self.settings), module_of(self.target_type), *self.pipeline.modules)
 
     def open_target(self, deadline: Deadline) -> Target:
         """The target, for a worker. Does not connect. Raises BadInput for a kind that cannot be imported."""
