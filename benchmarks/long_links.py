@@ -89,7 +89,7 @@ class Line:
                 replication=name,
                 run_id=name,
                 source=run.clusters.source,
-                target=run.clusters.target_settings,
+                target=run.clusters.target_connection,
                 settings=replication.copying,
             )
             self.proxies[distant].delay(round_trip / 2)

@@ -43,5 +43,3 @@ class FolderQuarantine:
         there = self._journal.now().topics.get(failed.place.topic)
         record = there.records.get(failed.place.partition, {}).get(failed.offset) if there else None
         return (*record[:4], record[4][:-1] or None) if record else None
-
-    def close(self) -> None: ...

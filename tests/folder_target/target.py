@@ -21,7 +21,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.port import Failures, TargetSettings, ToCreate
-from kafka_replication.verification.digest import BatchDigest, Fingerprint
+from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.read_back import Sides
@@ -56,7 +56,7 @@ class FolderTarget:
     def connect(self) -> None:
         self._journal.now()
 
-    def check_reachable(self, at: TopicPartition, seconds: float) -> None:
+    def check_reachable(self, at: TopicPartition) -> None:
         self._journal.now()
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
@@ -81,7 +81,7 @@ class FolderTarget:
             FolderWriter(self._journal, writer_id, what).fence()
 
     def quarantine(self) -> AbstractContextManager[FolderQuarantine]:
-        return closing(FolderQuarantine(self._journal))
+        return nullcontext(FolderQuarantine(self._journal))
 
 
 class FolderSink:
@@ -144,9 +144,7 @@ class FolderReader:
             self.records += 1
             if total is not None and not isinstance(total, BatchDigest):
                 total.add(*fields)
-            fingerprint = Fingerprint()
-            fingerprint.add(*fields)
-            yield Seen(offset, fingerprint.hash.digest())
+            yield Seen(offset, record_digest(*fields))
 
     def add_to(self, total: Digest, wanted: OffsetRange) -> None:
         for _ in self.seen(wanted, total):

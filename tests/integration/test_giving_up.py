@@ -51,7 +51,7 @@ def test_a_thread_that_a_worker_leaves_behind_leaves_no_open_transaction(
 def left_open(scene: Scenario, key: PartitionKey, position: Position) -> TransactionalProducer:
     """As a dead run leaves it: an entry of this partition in an open transaction."""
     run = scene.bare_run("dead")
-    settings = run.clusters.target_settings
+    settings = run.clusters.target_connection
     producer = TransactionalProducer(key.transactional_id, str(key), settings, run.replication.copying, run.deadline)
     producer.fence()
     producer.begin()

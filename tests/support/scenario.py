@@ -143,7 +143,7 @@ class Cluster:
                     raise
                 answered = answered and code != KafkaError._DESTROY_BROKER
                 time.sleep(0.05)
-        self._wait(lambda: self.partitions(topic) == new.num_partitions)
+        wait_until(lambda: self.partitions(topic) == new.num_partitions)
 
     def delete(self, topic: str) -> None:
         try:
@@ -151,7 +151,7 @@ class Cluster:
         except KafkaException as e:  # the client repeats a request whose answer came late: the first one deleted it
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
-        self._wait(lambda: self.partitions(topic) == 0)
+        wait_until(lambda: self.partitions(topic) == 0)
 
     def partitions(self, topic: str) -> int:
         found = self.admin.list_topics(topic, timeout=30).topics.get(topic)
@@ -182,7 +182,7 @@ class Cluster:
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-        self._wait(lambda: self.partitions(topic) == partitions)
+        wait_until(lambda: self.partitions(topic) == partitions)
 
     def set(self, topic: str, **config: str) -> None:
         entries = [
@@ -233,14 +233,11 @@ class Cluster:
         send(producer, topic, records, partition)
         marker = high_watermark(self.bootstrap, topic, partition)
         (producer.abort_transaction if abort else producer.commit_transaction)(30)
-        self._wait(lambda: high_watermark(self.bootstrap, topic, partition) > marker)
+        wait_until(lambda: high_watermark(self.bootstrap, topic, partition) > marker)
 
     def is_settled(self, partitions: Sequence[product.TopicPartition]) -> bool:
         """Whether no transaction is open there."""
         return offsets.last_stable(self.admin, partitions) == offsets.high_watermarks(self.admin, partitions)
-
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        wait_until(condition)
 
 
 def _answer(ask: Callable[[], T], *passing: int) -> T:
@@ -384,7 +381,7 @@ class Scenario:
             replication=self.name,
             run_id=run_id,
             source=run.clusters.source,
-            target=run.clusters.target_settings,
+            target=run.clusters.target_connection,
             target_type=run.replication.target.type,
             settings=run.replication.copying,
             delivery=run.replication.delivery,
@@ -396,6 +393,6 @@ class Scenario:
 
 def only(report: RunReport, partition: int = 0) -> RangeReport:
     """The one line about a partition."""
-    lines: Sequence[RangeReport] = [each for each in report.ranges if each.key.source.partition == partition]
+    lines = [each for each in report.ranges if each.key.source.partition == partition]
     assert len(lines) == 1, report.table()
     return lines[0]

@@ -84,3 +84,12 @@ def window_start(receipts: Iterable[Receipt]) -> int | None:
 def committed(receipts: Iterable[Receipt], coverage: Coverage) -> list[Receipt]:
     """The receipts whose position was written. ``coverage`` is the position's. A transaction writes both or none."""
     return [receipt for receipt in receipts if receipt.delivery == EXACTLY_ONCE or coverage.contains(receipt.range)]
+
+
+def known_offsets(wanted: Mapping[PartitionKey, int | None], ends: Mapping[int, int]) -> dict[PartitionKey, int]:
+    """The offset to read each key from; 0 if it is unknown, or above the end of its partition: then the receipts were
+    created again.
+    """
+    return {
+        key: 0 if offset is None or offset > ends[key.ledger_partition] else offset for key, offset in wanted.items()
+    }

@@ -47,7 +47,7 @@ class Clusters:
         return clients.check_connection(connection, self._connections.kafka(connection), "source")
 
     @cached_property
-    def target_settings(self) -> dict[str, Any]:
+    def target_connection(self) -> dict[str, Any]:
         """The settings of the target's connection, as its kind has checked them."""
         connection = self._replication.target.connection
         return kind(self._replication.target.type).checked(connection, self._connections.kafka(connection))
@@ -59,7 +59,7 @@ class Clusters:
         replication = self._replication
         settings = TargetSettings(
             replication=replication.name,
-            connection=self.target_settings,
+            connection=self.target_connection,
             copying=replication.copying,
             delivery=replication.delivery,
             placing=replication.placing,
@@ -74,7 +74,7 @@ class Clusters:
         That of alerts is left out unless ``alerts`` says so: a run goes on although nobody can be told of it.
         """
         errors = list[ReplicationError]()
-        found: list[Callable[[], object]] = [lambda: self.source, lambda: self.target_settings]
+        found: list[Callable[[], object]] = [lambda: self.source, lambda: self.target_connection]
         if alerts:
             found.append(lambda: self.alert_addresses)
         if "connection" in self._replication.spark.model_fields_set:
@@ -132,7 +132,7 @@ class Clusters:
     @cached_property
     def source_admin(self) -> AdminClient:
         self.resolve()
-        return clients.admin(self.source, self._replication.timeouts.request * 0.6)
+        return clients.admin(self.source, self._replication.timeouts.request * clients.CONNECTING)
 
     @property
     def ledger(self) -> Ledger:

@@ -20,7 +20,7 @@ from kafka_replication.model.errors import RecordRefused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.verification.digest import Fingerprint, key_digest
+from kafka_replication.verification.digest import key_digest, record_digest
 from kafka_replication.verification.verify import TargetReader
 
 if TYPE_CHECKING:  # only a worker that needs it loads it
@@ -44,9 +44,7 @@ def size_of(record: Record) -> int:
 
 def digest_of(record: Record) -> str:
     """The digest of one record, as in `FailedRecord.digest`."""
-    digest = Fingerprint()
-    digest.add(*record[1:])
-    return digest.hexdigest()
+    return record_digest(*record[1:]).hex()
 
 
 def failed_record(record: Record, failure: Failure) -> FailedRecord:

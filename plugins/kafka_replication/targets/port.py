@@ -165,8 +165,6 @@ class Quarantine(Protocol):
     def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
         """The content of a quarantined record; None if it is not there unchanged."""
 
-    def close(self) -> None: ...
-
 
 class EntrySession(Protocol):
     """A session of one key that writes entries of the ledger only. It fences those that copy, and they fence it."""
@@ -220,7 +218,7 @@ class Target(Protocol):
     def connect(self) -> None:
         """Wait for a first answer. Raises Unreachable, NotAdmitted."""
 
-    def check_reachable(self, at: TopicPartition, seconds: float) -> None:
+    def check_reachable(self, at: TopicPartition) -> None:
         """Ask what holds this partition, once in the life of a worker. Raises Unreachable, OutOfTime."""
 
     @property
@@ -266,7 +264,7 @@ class Target(Protocol):
 
 
 class TargetKind(Protocol):
-    """A kind of target, as `open_target` finds it by its name."""
+    """A kind of target, as `registry.kind` finds it by its name."""
 
     def checked(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the connection ``name``, as targets are opened with. Raises BadInput for one that is missing

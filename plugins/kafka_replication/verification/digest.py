@@ -26,6 +26,13 @@ def key_digest(key: bytes | None) -> str:
     return "" if key is None else xxhash.xxh3_128_hexdigest(key)
 
 
+def record_digest(timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> bytes:
+    """The digest of one record, by which records are compared one by one."""
+    fingerprint = Fingerprint()
+    fingerprint.add(timestamp, key, value, headers)
+    return fingerprint.hash.digest()
+
+
 class Fingerprint:
     """The count, size and digest of the records that were added, in their order."""
 

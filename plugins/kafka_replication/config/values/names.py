@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import lru_cache
 
 from kafka_replication.model import partitioning
@@ -162,15 +162,17 @@ def check_transform(text: str) -> str:
 
 def check_target_type(text: str) -> str:
     """Raises ValueError unless it is a kind of target that is built in, or reads ``package.module:Class``."""
-    return text if text in TARGETS else _built_in_or_named(text, TARGETS, "Class")
+    return _built_in_or_named(text, TARGETS, "Class")
 
 
 def check_partitioning(text: str) -> str:
     """Raises ValueError unless it is a partitioning that is built in, or reads ``package.module:function``."""
-    return text if text in partitioning.BUILT_IN else _built_in_or_named(text, partitioning.BUILT_IN, "function")
+    return _built_in_or_named(text, partitioning.BUILT_IN, "function")
 
 
-def _built_in_or_named(text: str, built_in: Iterable[str], what: str) -> str:
+def _built_in_or_named(text: str, built_in: Collection[str], what: str) -> str:
+    if text in built_in:
+        return text
     try:
         return check_callback(text)
     except ValueError:

@@ -120,6 +120,7 @@ def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
     return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
 
 
+CONNECTING = 0.6  # of the time of an answer; the rest is left to find out why there is none
 FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
 
 

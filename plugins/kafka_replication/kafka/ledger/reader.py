@@ -16,7 +16,7 @@ from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.newest import NewestEntries, NewestEntry
-from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.receipts import Receipts, known_offsets
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
@@ -179,7 +179,7 @@ class ReceiptsReader(TopicReader):
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         self._topic_id = self._current_id()
         bounds = self.bounds({key.ledger_partition for key in wanted})
-        since = {key: _known_offset(offset, bounds[key.ledger_partition].until) for key, offset in wanted.items()}
+        since = known_offsets(wanted, {partition: there.until for partition, there in bounds.items()})
         newest = NewestEntries(self._replication)
         for message in self.read(_from_the_first(since, bounds)):
             _add(newest, message)
@@ -191,11 +191,6 @@ def _add(newest: NewestEntries, message: Message) -> None:
     newest.add(
         message.topic() or "", message.partition() or 0, offset_of(message), message.key() or b"", message.value()
     )
-
-
-def _known_offset(offset: int | None, end: int) -> int:
-    """The offset, or 0 if it is unknown or above the end. It is above the end if the topic was re-created."""
-    return 0 if offset is None or offset > end else offset
 
 
 def _from_the_first(since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Mapping[int, OffsetRange]:

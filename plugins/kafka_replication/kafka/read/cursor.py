@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -15,7 +15,7 @@ from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of, record_of
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
-from kafka_replication.verification.digest import BatchDigest, Fingerprint
+from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen, Sent
 
@@ -80,7 +80,7 @@ class Cursor:
             offset, *fields = record_of(message)
             if total is not None:
                 total.add(*fields)
-            yield Seen(offset, _digest(fields))
+            yield Seen(offset, record_digest(*fields))
 
     def sent(
         self,
@@ -108,10 +108,4 @@ class Cursor:
                     continue
                 raise
             for offset, *fields in made:
-                yield Sent(offset, _digest(fields), None if places is None else next(places, None))
-
-
-def _digest(fields: Sequence[Any]) -> bytes:
-    fingerprint = Fingerprint()
-    fingerprint.add(*fields)
-    return fingerprint.hash.digest()
+                yield Sent(offset, record_digest(*fields), None if places is None else next(places, None))

@@ -36,8 +36,6 @@ from kafka_replication.targets.port import (
     TargetSettings,
 )
 
-CONNECTING = 0.6  # of the time of an answer; the rest is left to say why
-
 
 class KafkaTarget:
     """A `Target`. What only a driver needs is imported when it is first asked for."""
@@ -56,7 +54,7 @@ class KafkaTarget:
 
     @cached_property
     def _own_admin(self) -> AdminClient:
-        return clients.admin(self._config, self._settings.request_seconds * CONNECTING)
+        return clients.admin(self._config, self._settings.request_seconds * clients.CONNECTING)
 
     def _admin(self) -> AdminClient:
         return clients.shared_admin(self._config) if self._settings.shared else self._own_admin
@@ -64,10 +62,10 @@ class KafkaTarget:
     def connect(self) -> None:
         self._admin()
 
-    def check_reachable(self, at: TopicPartition, seconds: float) -> None:
+    def check_reachable(self, at: TopicPartition) -> None:
         from kafka_replication.kafka.preflight import reachability
 
-        reachability.check("target", self._config, at, seconds, self._deadline)
+        reachability.check("target", self._config, at, self._settings.request_seconds, self._deadline)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -92,7 +90,7 @@ class KafkaTarget:
 
         @contextmanager
         def opened() -> Iterator[Ledger]:
-            with clients.admin(config, seconds * CONNECTING) as admin:
+            with clients.admin(config, seconds * clients.CONNECTING) as admin:
                 yield follow(admin)
 
         return opened

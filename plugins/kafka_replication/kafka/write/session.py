@@ -64,10 +64,6 @@ class PartitionSession:
         self.ledger.write(self.transaction, self.key, decided)
         self.transaction.commit()
 
-    def target_starts(self, position: Position) -> dict[int, int]:
-        """The log start offsets now of the target partitions that have records of ours."""
-        return self.at.starts(position)
-
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""
         self.transaction.begin()

@@ -13,7 +13,7 @@ from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.kafka.write.transactions import longest_wait
-from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
+from kafka_replication.ledger.entries import ONE_WRITER, Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -63,12 +63,6 @@ class TargetPartition:
 
     def high_watermark(self) -> int:
         return offsets.high_watermarks(self.admin, [self.key.target])[self.key.target]
-
-    def starts(self, position: Position) -> dict[int, int]:
-        """The log start offsets now of the target partitions that have records of ours."""
-        numbers = position.ends(self.key.source.partition)
-        at = [TopicPartition(self.key.target_topic, number) for number in numbers]
-        return {place.partition: start for place, start in offsets.log_starts(self.admin, at).items()}
 
     def refuse_foreign_records(self, ours: int, until: int) -> None:
         """Raise ForeignWriter if a record lies between the end of our records and ``until``."""

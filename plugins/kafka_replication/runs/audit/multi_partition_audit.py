@@ -25,7 +25,7 @@ from kafka_replication.reporting.audit import LISTED, PartitionAudit
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import RecordReader
 from kafka_replication.verification.chunks import places, set_aside
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digest import record_digest
 from kafka_replication.verification.digests import RecordDigest, record_digest_for
 from kafka_replication.verification.matching import Difference, Kind, Seen, Sent, match
 from kafka_replication.verification.verify import PartDigest
@@ -154,9 +154,8 @@ class Expected:
     def of(cls, records: Iterable[Record], choose: Choose, receipt: Receipt) -> Expected:
         expected, new_digest = cls(), record_digest_for(receipt)
         for record in records:
-            partition, fingerprint = choose(record), Fingerprint()
-            fingerprint.add(*record[1:])
-            expected.sent[partition].append(Sent(record[0], fingerprint.hash.digest()))
+            partition = choose(record)
+            expected.sent[partition].append(Sent(record[0], record_digest(*record[1:])))
             if partition not in expected.digests:
                 expected.digests[partition] = new_digest()
             expected.digests[partition].add(*record[1:])

@@ -243,7 +243,7 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         replication=settings.name,
         run_id=run.run_id,
         source=run.clusters.source,
-        target=run.clusters.target_settings,
+        target=run.clusters.target_connection,
         target_type=settings.target.type,
         settings=settings.copying,
         delivery=settings.delivery,

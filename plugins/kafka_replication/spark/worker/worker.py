@@ -165,7 +165,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 
     try:
         reachability.check("source", job.source, task.key.source, job.request_seconds, deadline)
-        tools.target.check_reachable(_target(job, task.key), job.request_seconds)
+        tools.target.check_reachable(_target(job, task.key))
         engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
         copier = Copier(
             engine=engine,
@@ -190,7 +190,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         deadline.check(f"verifying {task.key.source}")
-        tools.target.check_reachable(_target(job, task.key), job.request_seconds)
+        tools.target.check_reachable(_target(job, task.key))
         reading = ReadBack(
             task,
             tools.target.ledger,
