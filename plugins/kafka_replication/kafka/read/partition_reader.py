@@ -14,7 +14,7 @@ from kafka_replication.kafka.read.scan import (
     is_unreadable,
     offset_of,
     raise_read_error,
-    settle,
+    wait_until_idle,
 )
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -73,7 +73,7 @@ class PartitionReader:
         if not is_unreadable(event):
             self._start = None
             raise_read_error(self.consumer, error, self.at, position)
-        settle(self.consumer, event, self.pending[::-1])
+        wait_until_idle(self.consumer, event, self.pending[::-1])
         self.pending.clear()
         return None
 
@@ -83,7 +83,7 @@ class PartitionReader:
         self.pending.clear()
         met = next((number for number, event in enumerate(arrived) if is_unreadable(event)), None)
         if met is not None:
-            settle(self.consumer, arrived[met], arrived[met + 1 :])
+            wait_until_idle(self.consumer, arrived[met], arrived[met + 1 :])
 
     def records(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
         """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.

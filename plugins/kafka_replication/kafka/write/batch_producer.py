@@ -152,7 +152,7 @@ class BatchLane:
 
     def _hear_the_rest(self) -> None:
         """Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to no
-        transaction, is never settled, and hides all that follows. Where the leader is lost, only the next session may
+        transaction, never ends, and hides all that follows. Where the leader is lost, only the next session may
         end the transaction: brokers refuse this one's batches then.
 
         The connection counts the requests: a signal may have ended us before we noted what was sent or answered.

@@ -115,7 +115,7 @@ class Watcher:
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
             observed = Observation(causes=(*cluster, *_of_run(store, reported)), judged=_NOTHING)
-            return store, self._settle(store, _Seen(observed, None))
+            return store, self._decide(store, _Seen(observed, None))
 
         try:
             opened, decision = _within(STORE_SHARE * self.budget, remembered)
@@ -135,7 +135,7 @@ class Watcher:
         name = self.replication.name
         try:
             with closing(self.open_store()) as store:
-                decision = self._settle(store, self._observe(store))
+                decision = self._decide(store, self._observe(store))
                 self._tell(store, decision)
                 healed = self._store_answers()
                 return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
@@ -227,12 +227,12 @@ class Watcher:
             failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
         return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
 
-    def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
-        def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
+    def _decide(self, memory: AlertMemory, seen: _Seen) -> Decision:
+        def decide_now(open_: Sequence[OpenCause], now: datetime) -> Decision:
             observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
             return decide(open_, observed, now, timedelta(seconds=self.budget), tuple(self._channels()))
 
-        return memory.settle_causes(self.replication.name, settle)
+        return memory.update_causes(self.replication.name, decide_now)
 
     def _tell(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
         if not decision.alerts:
@@ -262,7 +262,7 @@ class Watcher:
             remedy=problem.remedy,
             patience=self.replication.alerts.stalled_after if problem.retriable else 0,
         )
-        decision = self._settle(
+        decision = self._decide(
             self.fallback, _Seen(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), None)
         )
         self._tell(self.fallback, decision, seconds)
@@ -272,7 +272,7 @@ class Watcher:
         """Heal the causes that the file remembers of a store that was away."""
         if not self.fallback.open_causes(self.replication.name):
             return ()
-        decision = self._settle(self.fallback, _Seen(Observation(), None))
+        decision = self._decide(self.fallback, _Seen(Observation(), None))
         self._tell(self.fallback, decision)
         return decision.alerts
 
