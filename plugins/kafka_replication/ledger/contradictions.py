@@ -33,7 +33,7 @@ def _of_entries(key: PartitionKey, view: LedgerView) -> Iterator[str]:
         yield f"the position's next offset is {next_}, but its coverage lacks {holes}"
     if more := view.read_back(key, position.generation).subtract(coverage):
         yield f"{more} are called verified, but the position says that they were never copied"
-    if more := view.lost(key, position.generation).subtract(passed):
+    if more := view.given_up(key, position.generation).subtract(passed):
         yield f"the loss of {more} was approved, but the position does not pass them"
 
 

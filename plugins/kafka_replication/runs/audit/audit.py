@@ -22,7 +22,7 @@ from kafka_replication.runs.audit.failed_audit import audit_failed
 from kafka_replication.runs.audit.loss_audit import DeliveryAudit, delivered_window
 from kafka_replication.runs.audit.multi_partition_audit import Claim, SpreadAuditor, TargetRead, copied, name_of
 from kafka_replication.runs.audit.sides import Sides, look
-from kafka_replication.runs.audit.unknown_partitions import lost_from_ledger
+from kafka_replication.runs.audit.unknown_partitions import unknown_to_ledger
 from kafka_replication.runs.run import Run
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import RecordReader
@@ -53,10 +53,11 @@ class AuditRequest:
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
-    keys, lost = sorted(key for key in run.view().positions if _asked(key, request)), lost_from_ledger(run, run.view())
-    told = tuple(result for key, result in lost.items() if _asked(key, request))
-    if not keys and told:
-        return AuditReport(run.replication.name, run.run_id, now(), told)
+    keys = sorted(key for key in run.view().positions if _asked(key, request))
+    unknown = unknown_to_ledger(run, run.view())
+    of_unknown = tuple(result for key, result in unknown.items() if _asked(key, request))
+    if not keys and of_unknown:
+        return AuditReport(run.replication.name, run.run_id, now(), of_unknown)
     if not keys:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
@@ -72,7 +73,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         run.replication.name,
         run.run_id,
         now(),
-        (*(_audit_partition(run, sides, key, request, read) for key in keys), *told),
+        (*(_audit_partition(run, sides, key, request, read) for key in keys), *of_unknown),
     )
 
 
@@ -149,8 +150,8 @@ def _audit_partition(
     result = PartitionAudit(key=key, generation=position.generation, range=range_, lost=listed({key: gaps}))
     result.verified_by = sides.view.level(key, position.generation)
     try:
-        lost = sides.view.lost(key, position.generation)
-        wanted = Coverage.of([*ranges, *position.coverage.within(request.range)]).subtract(lost)
+        given_up = sides.view.given_up(key, position.generation)
+        wanted = Coverage.of([*ranges, *position.coverage.within(request.range)]).subtract(given_up)
         result.given_back(sides.view.gone(key).subtract(position.coverage).within(request.range))
         expired = _expired(run, sides, result, wanted)
         work = _PartitionAuditor(

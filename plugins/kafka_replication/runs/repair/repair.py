@@ -140,7 +140,7 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
     generation = position.generation
     chunks: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
     coverage = Coverage.of(receipt.range for receipt in chunks)
-    coverage = coverage.union(view.lost(key, generation)).union(view.unproven(key, generation))
+    coverage = coverage.union(view.given_up(key, generation)).union(view.unproven(key, generation))
     passed = position.next_offset
     if entry := view.removal(key, generation):
         coverage, passed = coverage.union(entry.coverage), max(passed, entry.passed)
