@@ -65,7 +65,7 @@ class Life:
 
     def copy(self, range_: OffsetRange) -> None:
         for left in self.position.left_of(range_):
-            self.position = self.position.after(left, 3, 0)
+            self.position = self.position.adding(left, 3, 0)
             self.receipts.append(
                 Receipt(
                     generation=1,

@@ -22,7 +22,7 @@ def copied(start: int, ranges: list[OffsetRange]) -> Position:
     """A partition that was opened at ``start`` and copied in these ranges, live or as backfills."""
     position = Position(generation=1, ids=IDS, start=start, next_offset=start)
     for each in ranges:
-        position = position.after(each, 7, 0)
+        position = position.adding(each, 7, 0)
     return position
 
 

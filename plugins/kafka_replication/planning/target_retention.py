@@ -152,7 +152,7 @@ def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | No
     removed_records = sum(records_below(part, log_starts.get(part.partition, 0)) for part in receipt.parts)
     if not removed_records:
         return None
-    whole = receipt.spread or removed_records >= sum(part.count for part in receipt.parts)
+    whole = receipt.interleaved or removed_records >= sum(part.count for part in receipt.parts)
     return receipt.range if whole else OffsetRange(receipt.range.from_, receipt.range.from_ + removed_records)
 
 

@@ -84,7 +84,7 @@ class Atomic:
         ledger.write(self.entries, key, replace(receipt, after=self._after))
         self.entries.commit()
         self._after = None
-        if receipt.parts and not receipt.spread:
+        if receipt.parts and not receipt.interleaved:
             self._known, self._marker = position.target_end, 1
 
     def promised(self, position: Position) -> Position:

@@ -20,7 +20,7 @@ from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit.failed_audit import audit_failed
 from kafka_replication.runs.audit.loss_audit import DeliveryAudit, delivered_window
-from kafka_replication.runs.audit.multi_partition_audit import Claim, SpreadAuditor, TargetRead, copied, name_of
+from kafka_replication.runs.audit.multi_partition_audit import Claim, MultiPartitionAuditor, TargetRead, copied, name_of
 from kafka_replication.runs.audit.sides import Sides, look
 from kafka_replication.runs.audit.unknown_partitions import unknown_to_ledger
 from kafka_replication.runs.run import Run
@@ -113,7 +113,7 @@ def _claims(
 ) -> Mapping[TopicPartition, Sequence[Claim]]:
     """The parts of all chunks in the target topics that have chunks which `multi_partition_audit` compares."""
     claims: dict[TopicPartition, list[Claim]] = {}
-    spread = set[str]()
+    topics = set[str]()
     for key in keys:
         generation, topic = sides.view.positions[key].generation, sides.target.get(key.target_topic)
         for receipt in sides.receipts.all(key):
@@ -122,14 +122,14 @@ def _claims(
             asked = receipt.generation == generation and receipt.range.intersection(request.range) is not None
             for part in receipt.parts:
                 at = TopicPartition(key.target_topic, part.partition)
-                wanted = asked and receipt.spread
+                wanted = asked and receipt.interleaved
                 claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
-                spread |= {at.topic} if receipt.spread else set()
+                topics |= {at.topic} if receipt.interleaved else set()
         for entry, part in sides.retried(key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
     known = claims.keys() | sides.ends.keys() | sides.failures.keys()
-    return {at: claims.get(at, []) for at in known if at.topic in spread}
+    return {at: claims.get(at, []) for at in known if at.topic in topics}
 
 
 def _audit_partition(
@@ -205,15 +205,15 @@ class _PartitionAuditor:
     def all(self, *, complete: bool) -> None:
         self._check_source()
         self._check_target_id()
-        self._spread()
-        plain = any(not receipt.spread for receipt in self.chosen)
+        self._interleaved()
+        plain = any(not receipt.interleaved for receipt in self.chosen)
         if (plain or (not self.chosen and self.run.replication.placing.sole)) and self._check_target():
             self._plain(complete=complete)
         audit_failed(self.run, self.sides, self.chosen, self.result)
 
-    def _spread(self) -> None:
+    def _interleaved(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
-        chosen = [receipt for receipt in self.chosen if receipt.spread]
+        chosen = [receipt for receipt in self.chosen if receipt.interleaved]
         if not chosen:
             return
         if self.key.target_topic in self.read.not_searched:
@@ -222,7 +222,7 @@ class _PartitionAuditor:
             raise _gone(self.key.target)
         stall, group = self.run.replication.copying.stall_timeout, consumer_group(self.run.replication.name)
         with closing(Cursor(self.run.clusters.source, group, self.key.source, stall)) as source:
-            auditor = SpreadAuditor(
+            auditor = MultiPartitionAuditor(
                 key=self.key,
                 read=self.read,
                 result=self.result,
@@ -244,7 +244,7 @@ class _PartitionAuditor:
             for receipt in self.sides.receipts.all(self.key)
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
-        chosen = [receipt for receipt in self.chosen if not receipt.spread]
+        chosen = [receipt for receipt in self.chosen if not receipt.interleaved]
         alone = [receipt for receipt in chosen if receipt.proof is Proof.BY_TRANSACTION]
         delivered = [receipt for receipt in chosen if receipt.proof is Proof.BY_WINDOW]
         retried = [range_ for _, part in self.sides.retried(key) for range_ in part.offsets]

@@ -167,7 +167,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpreadAuditor:
+class MultiPartitionAuditor:
     """Compares the chunks of one source partition with what was read of the target."""
 
     key: PartitionKey

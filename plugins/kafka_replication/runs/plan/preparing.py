@@ -175,8 +175,8 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     if not demand.opens_live:
         raise_refused(opening)  # before one is opened, at the start of its range
     notes = _notes_of(run, opening)
-    after, refused = open_new(run, world, opening, live=demand.opens_live)
-    planned = before if after is world else defended(run, demand.plan(run, after, before.ranges))
+    opened, refused = open_new(run, world, opening, live=demand.opens_live)
+    planned = before if opened is world else defended(run, demand.plan(run, opened, before.ranges))
     run_plan = _refusing(planned.plan, refused)
     if demand.whole:
         raise_refused(run_plan)

@@ -106,7 +106,7 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     cut = next((receipt for receipt in receipts if is_gone_in_part(receipt, entry)), None)
     if (
         cut is None
-        or cut.spread
+        or cut.interleaved
         or len(cut.parts) != 1
         or cut.transform
         or cut.filtered + cut.quarantined + cut.skipped

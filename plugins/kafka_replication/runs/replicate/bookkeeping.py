@@ -77,12 +77,12 @@ class Bookkeeper:
             self.answers[result.key] = result
             if result.copied is not None:
                 earlier = self._copied.get(result.key)
-                self._copied[result.key] = result.copied.after(earlier) if earlier else result.copied
+                self._copied[result.key] = result.copied.joined_to(earlier) if earlier else result.copied
                 _say_throttled(result.copied)
                 _say_failed(result.copied)
             if result.read_back is not None:
                 before = self._read_back.get(result.key)
-                self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
+                self._read_back[result.key] = result.read_back.joined_to(before) if before else result.read_back
         self._record([result.key for result in results if result.copied is not None])
         read = [result.read_back for result in results if result.read_back]
         verified = [result for result in read if result.verified or result.judged]
