@@ -253,7 +253,7 @@ class Transaction:
 
     def stall_clock(self) -> None: ...
 
-    sent, tell = 0, None
+    sent, on_delivery = 0, None
 
     def failure(self, of_a_record: KafkaError | None) -> None: ...
 

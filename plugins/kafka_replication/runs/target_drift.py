@@ -115,7 +115,7 @@ class Comparison:
     def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
         """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.
 
-        Where several keys write, a foreign record is found behind the last record of all of them, and told for each.
+        Where several keys write, a foreign record is found behind the last record of all, and reported for each.
         What lies behind copies that were made without transactions is judged by who reads them back.
         """
         if self.replication.placing.shared:

@@ -81,7 +81,7 @@ class KafkaSinkSession:
 
     def position(self) -> Position | None:
         position = self._partition.position()
-        # Also what a session committed that was not told so.
+        # Also what a session committed that was not reported so.
         self._set_aside = 0 if position is None else position.set_aside
         return position
 

@@ -164,7 +164,7 @@ def _audit_partition(
             read=read,
         )
         work.all(complete=request.range == EVERYTHING)
-        read.tell_extra(result, sides.view.positions)
+        read.report_extra(result, sides.view.positions)
     except ReplicationError as e:
         result.errors.append(str(e))
     result.finish()

@@ -52,7 +52,7 @@ class Claim:
             return None
         try:
             return record_digest_for(self.receipt)()
-        except LedgerUnreadable:  # told where the chunk is compared
+        except LedgerUnreadable:  # reported where the chunk is compared
             return None
 
 
@@ -103,9 +103,9 @@ class TargetRead:
             else:
                 self.further[at] = self.further.get(at, 0) + 1
 
-    def tell_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
-        """Add the records of nobody that are told with this partition: those in the target partition of its number, and
-        with the first of ``keys`` those in further ones.
+    def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
+        """Add the records of nobody that are reported with this partition: those in the target partition of its number,
+        and with the first of ``keys`` those in further ones.
         """
         key = result.key
         numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}

@@ -28,10 +28,10 @@ def already_there(run: Run, planned: Plan) -> list[Finding]:
     if run.replication.on_existing_target != "append" or not run.replication.placing.keeps:
         return []
     new = (one for one in planned.partitions if one.state is State.OPENING and one.copy)
-    return list(filter(None, (_told(run, one) for one in itertools.islice(new, PARTITIONS))))
+    return list(filter(None, (_finding(run, one) for one in itertools.islice(new, PARTITIONS))))
 
 
-def _told(run: Run, planned: PartitionPlan) -> Finding | None:
+def _finding(run: Run, planned: PartitionPlan) -> Finding | None:
     key = planned.key
     try:
         pair = _same_record(run, planned)

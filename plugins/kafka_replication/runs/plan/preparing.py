@@ -26,7 +26,7 @@ from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.existing_records import already_there
 from kafka_replication.runs.plan.looking import asked, log_findings, look, raise_findings, to_look_at
-from kafka_replication.runs.plan.previewing import told
+from kafka_replication.runs.plan.previewing import with_missing_rights
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.target_topics import create_quarantine, create_targets
 from kafka_replication.runs.replicate.fencing import fence_stale_producers
@@ -67,7 +67,7 @@ def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Pla
         known, outdated = planned_before(run)
         return known if known is not None else store_plan(run, kind, plan_(), outdated)
     except NotAuthorized as error:
-        raise told(run, error) from error
+        raise with_missing_rights(run, error) from error
 
 
 def _held(run: LeasedRun, run_plan: Plan) -> Plan:

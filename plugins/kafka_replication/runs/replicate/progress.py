@@ -23,7 +23,9 @@ from kafka_replication.runtime.events import Event, log_event
 log = logging.getLogger(__name__)
 PAUSE = 2.0  # seconds between two readings
 LOG_EVERY = 10.0
-LONG = 4.0  # seconds for which a transaction may be open in the ledger before it is told: an entry is committed at once
+LONG = (
+    4.0  # seconds for which a transaction may be open in the ledger before it is shown: entries are committed at once
+)
 PATIENCE = 5.0  # seconds that the end of a job may wait for the last reading
 OpenLedger = Callable[[], AbstractContextManager[Ledger]]
 

@@ -120,11 +120,11 @@ class Watcher:
         try:
             opened, decision = _within(STORE_SHARE * self.budget, remembered)
             with closing(opened) as store:
-                self._tell(store, decision, until.left)
+                self._send(store, decision, until.left)
                 return decision
         except ReplicationError as away:
             log.warning("%s: the store cannot be used: %s", self.replication.name, away)
-            return self._tell_without_store(away, (*cluster, reported), until.left)
+            return self._report_without_store(away, (*cluster, reported), until.left)
 
     def look(self) -> Decision:
         """Look once, send the alerts that are due, and return the decision.
@@ -136,12 +136,12 @@ class Watcher:
         try:
             with closing(self.open_store()) as store:
                 decision = self._decide(store, self._observe(store))
-                self._tell(store, decision)
+                self._send(store, decision)
                 healed = self._store_answers()
                 return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
         except ReplicationError as problem:
             log.warning("%s: the store cannot be used: %s", name, problem)
-            return self._tell_without_store(problem)
+            return self._report_without_store(problem)
 
     def _observe(self, store: WatermarkStore) -> _Seen:
         seen, of_runs = RunsSeen(), _NOTHING
@@ -234,7 +234,7 @@ class Watcher:
 
         return memory.update_causes(self.replication.name, decide_now)
 
-    def _tell(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
+    def _send(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
         if not decision.alerts:
             return
         name, link = self.replication.name, self.orchestrator.link if self.orchestrator else _unknown
@@ -253,7 +253,7 @@ class Watcher:
         by_connection = () if connection is None else (_ByConnection(connection, self.connections),)
         return channels.by_name((*self.more, *by_connection) or (LogChannel(),))
 
-    def _tell_without_store(
+    def _report_without_store(
         self, problem: ReplicationError, reported: Sequence[Cause] = (), seconds: float | None = None
     ) -> Decision:
         cause = Cause(
@@ -265,7 +265,7 @@ class Watcher:
         decision = self._decide(
             self.fallback, _Seen(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), None)
         )
-        self._tell(self.fallback, decision, seconds)
+        self._send(self.fallback, decision, seconds)
         return decision
 
     def _store_answers(self) -> tuple[Alert, ...]:
@@ -273,7 +273,7 @@ class Watcher:
         if not self.fallback.open_causes(self.replication.name):
             return ()
         decision = self._decide(self.fallback, _Seen(Observation(), None))
-        self._tell(self.fallback, decision)
+        self._send(self.fallback, decision)
         return decision.alerts
 
 
