@@ -72,8 +72,8 @@ class LedgerView:
         """
         position = self.positions[key]
         verified = self._verified(key, position.generation)
-        known = (position.receipts_from, verified.receipts_from if verified else None)
-        return max((offset for offset in known if offset is not None), default=None)
+        recorded = (position.receipts_from, verified.receipts_from if verified else None)
+        return max((offset for offset in recorded if offset is not None), default=None)
 
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of this generation that were read back and are equal."""

@@ -55,8 +55,8 @@ class Comparison:
             return {}
         wanted = dict[PartitionKey, int | None]()
         for key in keys:
-            known = view.removal(key, view.positions[key].generation)
-            wanted[key] = known.receipts_from if known else None
+            earlier = view.removal(key, view.positions[key].generation)
+            wanted[key] = earlier.receipts_from if earlier else None
         receipts, young = self.clusters.ledger.receipts(wanted), self._young(keys, snapshot)
         return {
             key: removed(

@@ -123,8 +123,8 @@ class ReadBack:
 
 
 def _without_receipt(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> Coverage:
-    known = receipts.of(task.key, task.generation)
-    return pending.subtract(Coverage.of(receipt.range for receipt in known))
+    written = receipts.of(task.key, task.generation)
+    return pending.subtract(Coverage.of(receipt.range for receipt in written))
 
 
 def _refuse_expired(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> None:

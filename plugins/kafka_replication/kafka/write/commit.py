@@ -124,8 +124,8 @@ class Ordered:
     def fence(self) -> None:
         """End the transactions of this key, if the last one who wrote its position had any."""
         at = self.at
-        known = at.ledger.position(at.key)
-        if known is not None and known.delivery == EXACTLY_ONCE:
+        position = at.ledger.position(at.key)
+        if position is not None and position.delivery == EXACTLY_ONCE:
             with closing(Atomic(at)) as earlier:
                 earlier.fence()
         self.entries.fence()

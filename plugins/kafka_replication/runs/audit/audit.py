@@ -128,8 +128,8 @@ def _claims(
         for entry, part in sides.retried(key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
-    known = claims.keys() | sides.ends.keys() | sides.failures.keys()
-    return {at: claims.get(at, []) for at in known if at.topic in topics}
+    places = claims.keys() | sides.ends.keys() | sides.failures.keys()
+    return {at: claims.get(at, []) for at in places if at.topic in topics}
 
 
 def _audit_partition(

@@ -137,10 +137,10 @@ def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choo
     by = placement.by
     said = Partitioning(name=by.name, map={key.source.partition: int(by.hash)} if by.name == MAP else {})
     try:
-        known = partitioner(said, key.source, range(by.partitions), cluster)
+        today = partitioner(said, key.source, range(by.partitions), cluster)
     except BadInput:
         return None
-    return known.choose if known.by.hash == by.hash else None
+    return today.choose if today.by.hash == by.hash else None
 
 
 @dataclass(slots=True)

@@ -163,10 +163,10 @@ class Bookkeeper:
     def _entry(self, view: LedgerView, result: VerifyResult) -> Verified:
         """The entry about what is verified with this result."""
         run, key, generation = self._run, result.key, self._generations[result.key]
-        known, level = view.read_back(key, generation), run.replication.verify.level
+        read_back, level = view.read_back(key, generation), run.replication.verify.level
         entry = view.verified_with(key, generation, result.verified, level=level, run_id=run.run_id, time=now())
         entry = replace(entry, receipts_from=result.receipts_from, judged_until=result.judged_until)
-        if not result.verified.subtract(known):  # written before, by an attempt that did not hear of it
+        if not result.verified.subtract(read_back):  # written before, by an attempt that did not hear of it
             return entry
         return replace(
             entry,
