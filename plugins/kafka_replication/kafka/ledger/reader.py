@@ -59,13 +59,13 @@ class TopicReader:
         Without that wait the last stable offset could lie below an entry that is already committed. Raises Stalled.
         A reader that does not wait gets the last stable offset.
         """
-        at = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
-        starts = offsets.log_starts(self._admin, at)
+        places = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
+        starts = offsets.log_starts(self._admin, places)
         if self._waits:
-            ends = offsets.stable_ends(self._admin, at, self._deadline.within(self._patience))
+            ends = offsets.stable_ends(self._admin, places, self._deadline.within(self._patience))
         else:
-            ends = offsets.last_stable(self._admin, at)
-        return {place.partition: readable(starts[place], ends[place]) for place in at}
+            ends = offsets.last_stable(self._admin, places)
+        return {place.partition: readable(starts[place], ends[place]) for place in places}
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """The committed records in these ranges, partition by partition."""

@@ -127,7 +127,7 @@ class PartitionReader:
         first = position if position in passed else max(position, offset_of(event))
         if unreadable is None or (first < wanted.until and first not in passed):
             raise_read_error(self.consumer, error, self.at, position)
-        self.assign(next((at for at in range(first, wanted.until) if at not in passed), wanted.until))
+        self.assign(next((offset for offset in range(first, wanted.until) if offset not in passed), wanted.until))
 
     def _fetch(self) -> bool:
         """Wait for events, and keep the records of them. Returns False if none has arrived for a moment."""

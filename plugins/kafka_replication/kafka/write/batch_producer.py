@@ -241,6 +241,8 @@ class BatchWriter:
             return KafkaSegments()
         offsets = self._lane.finish()
         self._check_between(offsets.from_)
-        at = self._key.target.partition
-        segment = Segment(partition=at, first=offsets.from_, last=offsets.until - 1, count=self.sent, digest=digest)
+        partition = self._key.target.partition
+        segment = Segment(
+            partition=partition, first=offsets.from_, last=offsets.until - 1, count=self.sent, digest=digest
+        )
         return KafkaSegments((segment,))

@@ -67,8 +67,8 @@ def _same_record(run: Run, planned: PartitionPlan) -> tuple[int, int] | None:
     if last is None:
         return None
     patience = offsets.Patience.within(run.replication.timeouts.request)
-    at, _ = offsets.at_time_each(clusters.source_admin, [key.source], last[1], patience)
-    first = max(at.get(key.source, planned.source_end), planned.start)
+    of_that_time, _ = offsets.at_time_each(clusters.source_admin, [key.source], last[1], patience)
+    first = max(of_that_time.get(key.source, planned.source_end), planned.start)
     with closing(Cursor(clusters.source, group, key.source, stall)) as source:
         around = OffsetRange(min(first, planned.source_end), min(first + AROUND, planned.source_end))
         same = (record[0] for record in source.content(around) if record[1:] == last[1:])
