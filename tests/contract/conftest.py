@@ -6,10 +6,7 @@ or else a server of the tests' own, from a Python package. Each test works in a 
 
 from __future__ import annotations
 
-import importlib.util
-import logging
 import os
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +20,10 @@ from kafka_replication.watermarks.store import WatermarkStore
 from stack.processes import ProcessRecord
 from tests.contract.copy_case import CopyCase
 from tests.support.clusters import Brokers, locked
+from tests.support.postgresql import server, server_in, url_of
 from tests.support.scenario import Cluster
+
+__all__ = ["server"]
 
 GIVEN = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")
 
@@ -34,31 +34,18 @@ def postgresql(stack_folder: Path) -> Iterator[str]:
     if GIVEN:
         yield GIVEN
         return
-    if importlib.util.find_spec("pgserver") is None:
-        pytest.skip("there is no package with a PostgreSQL server for this Python")
-    locks = stack_folder / "runtime"
-    locks.mkdir(mode=0o700, exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(locks))
-        from pgserver.postgres_server import get_server
-
-    logging.getLogger("pgserver").disabled = True  # it speaks at the very end, when nobody takes it any more
-    folder = stack_folder / "postgresql"
+    with locked(stack_folder, "postgresql"):
+        started = server_in(stack_folder / "postgresql", stack_folder)
     try:
-        with locked(stack_folder, "postgresql"):
-            server = get_server(folder)
-    except (subprocess.SubprocessError, OSError) as e:  # as root it needs a user of its own, and a tool that makes one
-        pytest.skip(f"no PostgreSQL server can be started here: {e}")
-    try:
-        pid = server.get_pid()
+        pid = started.get_pid()
         record = None if pid is None else ProcessRecord.of(pid)
         assert record is not None
-        record.write(stack_folder / "postgresql-server.pid")
+        record.write(stack_folder / "postgresql-started.pid")
         with locked(stack_folder, "postgresql"):
-            server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # no test cuts the power
-        yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+            started.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # no test cuts the power
+        yield url_of(started)
     finally:
-        server.cleanup()
+        started.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

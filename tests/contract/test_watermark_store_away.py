@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from sqlalchemy.engine import make_url
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
@@ -22,6 +16,7 @@ from kafka_replication.watermarks.lease import HeldLease, Terms
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import WatermarkChange
 from tests.support.leases import acquire
+from tests.support.postgresql import Server
 from tests.support.waiting import wait_until
 
 NAME = "orders-dr"
@@ -35,51 +30,6 @@ CHANGE = WatermarkChange(
     expected_version=None,
     run_id="run-1",
 )
-
-
-class Server:
-    """A PostgreSQL server of the test's own."""
-
-    def __init__(self, server: Any, folder: Path) -> None:
-        self._server, self._folder = server, folder
-        url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
-        self.url = url.render_as_string(hide_password=False)
-
-    def kill(self) -> None:
-        first = psutil.Process(self._server.get_pid())
-        processes = [first, *first.children(recursive=True)]
-        first.send_signal(signal.SIGKILL)
-        wait_until(lambda: all(map(_has_ended, processes)))  # the others end when the first one is gone
-
-    def start(self) -> None:
-        for left_over in ("postmaster.pid", ".s.PGSQL.5432.lock"):  # nobody may have reaped the killed one
-            (self._folder / left_over).unlink(missing_ok=True)
-        for _ in range(10):  # the package waits for 10 s, which a busy machine may need for a start
-            try:
-                self._server.ensure_postgres_running()
-                return
-            except subprocess.TimeoutExpired:
-                continue
-
-
-def _has_ended(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
-@pytest.fixture
-def server(postgresql: str, tmp_path_factory: pytest.TempPathFactory, stack_folder: Path) -> Iterator[Server]:
-    """Skipped where `postgresql` is skipped, or is somebody's."""
-    module = pytest.importorskip("pgserver.postgres_server")
-    folder = stack_folder / f"postgresql-{os.urandom(3).hex()}"
-    try:
-        started = module.get_server(folder)
-    except (subprocess.SubprocessError, OSError) as e:
-        pytest.skip(f"no PostgreSQL server can be started here: {e}")
-    yield Server(started, folder)
-    started.cleanup()
 
 
 def test_every_call_outlasts_a_server_that_is_killed(server: Server, caplog: pytest.LogCaptureFixture) -> None:

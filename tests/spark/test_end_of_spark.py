@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +20,11 @@ from kafka_replication.spark.submitting.submit import TerminalSubmission, termin
 from kafka_replication.spark.training import job
 from stack.ports import free_ports
 from tests.spark.standalone_master import Master, standalone_master
+from tests.support.command_line import command
+from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import wait_until
+
+RUNS = int(os.environ.get("MASTER_AWAY_RUNS", "1"))
 
 
 def submit(spark: SparkConnection) -> JobEnd:
@@ -45,6 +52,24 @@ def test_a_master_that_is_not_there_is_named_before_anything_is_submitted(monkey
     assert f"127.0.0.1:{first}" in error.value.what and f"127.0.0.1:{second}" in error.value.what
     assert "host and port of the Spark connection" in error.value.remedy
     assert psutil.Process().children(recursive=True) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(RUNS))
+def test_a_run_whose_master_is_not_there_ends_within_a_minute(scene: Scenario, number: int) -> None:
+    scene.source.create(scene.topic, 2)
+    for partition in range(2):
+        scene.source.produce(scene.topic, numbered(10), partition)
+    [port] = free_ports(1)
+    away, began = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": port}, time.monotonic()
+    code, _, err = command(scene, "plan")
+    assert code == 0, err
+    planned = time.monotonic()
+    code, _, err = command(scene, "run", AIRFLOW_CONN_SPARK_DEFAULT=json.dumps(away))
+    plan, took = planned - began, time.monotonic() - planned
+    print(f"plan {plan:.1f} s, run {took:.1f} s, exit {code}, load {os.getloadavg()[0]:.1f}")
+    assert code != 0 and f"no Spark master answers: 127.0.0.1:{port}" in err and "Traceback" not in err, err
+    assert took < 60 + plan  # which is what the machine is busy with
 
 
 def test_an_application_that_is_ended_on_the_masters_page_is_told_so(master: Master) -> None:

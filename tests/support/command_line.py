@@ -91,9 +91,13 @@ def _line(
     }
 
 
+def begun(scene: Replicating, *arguments: str, **environment: str) -> Command:
+    return Command(*_line(scene, arguments, environment))
+
+
 def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[int, str, str]:
     """The command line itself: its exit code, stdout and stderr."""
-    process = Command(*_line(scene, arguments, environment))
+    process = begun(scene, *arguments, **environment)
     out, err = process.communicate()
     check_output(arguments, out)
     return process.wait(), out, err

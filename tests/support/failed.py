@@ -24,6 +24,10 @@ _asked = itertools.count(1)
 
 @pytest.fixture
 def with_failures(scene: Scenario) -> Scenario:
+    return set_aside(scene)
+
+
+def set_aside(scene: Scenario) -> Scenario:
     """A compacted target that has quarantined four records, and goes on behind them."""
     scene.source.create(scene.topic)
     scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})

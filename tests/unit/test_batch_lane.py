@@ -10,6 +10,7 @@ import pytest
 
 from kafka_replication.kafka.write.batch_producer import BatchLane, Identity
 from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.model.errors import Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire.batch import Batch
@@ -20,7 +21,7 @@ BATCH = cast("Batch", SimpleNamespace(count=1))
 
 
 class Broker:
-    """A connection on which every request is answered as soon as somebody waits for it."""
+    """A connection on which every request is answered as soon as somebody waits for it, and nothing else ever is."""
 
     def __init__(self, name: str, order: list[str]) -> None:
         self.name, self.order, self.address = name, order, "127.0.0.1:9092"
@@ -31,6 +32,8 @@ class Broker:
         return SimpleNamespace(error_code=0)
 
     def answer(self, kind: Any) -> Any:
+        if not self.open_requests:
+            raise Stalled(f"{self.address} did not answer in time", "run again")
         self.open_requests -= 1
         self.order.append(f"{self.name}: answered")
         if self.interrupts:

@@ -207,6 +207,25 @@ def test_every_error_is_named_once_with_every_remedy() -> None:
     assert not caught.value.retriable
 
 
+def test_warnings_about_many_places_are_one_line_of_the_log_and_errors_one_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    places = [f"orders-{number}" for number in range(7)]
+    looking.log_findings(
+        [Finding(severity, place, "one replica", "use three") for place in places for severity in ("warning", "error")]
+        + [Finding("warning", "orders-0", "unclean", "use three")]
+    )
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records]
+    named = "orders-0, orders-1, orders-2, orders-3, orders-4, and 2 more (`kafka-replication check` names all)"
+    assert [text for level, text in logged if level == "WARNING"] == [
+        f"{named}: one replica. Remedy: use three",
+        "orders-0: unclean. Remedy: use three",
+    ]
+    assert [text for level, text in logged if level == "ERROR"] == [
+        f"{place}: one replica. Remedy: use three" for place in places
+    ]
+
+
 def test_a_warning_is_logged_once_and_says_its_severity_once(caplog: pytest.LogCaptureFixture) -> None:
     looking.log_findings([Finding("warning", "orders", "one replica", "use three")] * 2)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Final, Literal
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import PreflightFailed
 
 Severity = Literal["error", "warning"]
+NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,22 @@ class Finding:
 
     def log_to(self, log: logging.Logger) -> None:
         log.log(logging.ERROR if self.severity == "error" else logging.WARNING, "%s", self.text)
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """For a log: warnings that differ in their place alone become one, which names the first `NAMED` places and counts
+    the others.
+    """
+    same: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in dict.fromkeys(findings):
+        own = finding.where if finding.severity == "error" else ""
+        same.setdefault((finding.severity, finding.what, finding.remedy, own), []).append(finding)
+    return [replace(group[0], where=_places([finding.where for finding in group])) for group in same.values()]
+
+
+def _places(names: Sequence[str]) -> str:
+    rest = f", and {len(names) - NAMED} more (`kafka-replication check` names all)" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest
 
 
 def raise_errors(findings: Iterable[Finding]) -> None:

@@ -15,7 +15,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP 
 
 
 def on_signals(*, even_ignored: bool = False) -> None:
-    """Let the first of `SIGNALS` raise SystemExit in the main thread, which must call this. Later ones are ignored.
+    """Let the first signal raise SystemExit in the main thread, which must call this; SIGINT raises KeyboardInterrupt,
+    as before. Later ones are ignored: one that arrives while threads are joined would make Python wait for ever for a
+    lock that the interrupted join has acquired.
 
     Without this a signal ends the process at once, and readers of the target wait for its transaction's time-out. A
     signal that is ignored stays ignored, because nohup relies on that. A worker handles ignored signals too
@@ -24,6 +26,8 @@ def on_signals(*, even_ignored: bool = False) -> None:
     for number in SIGNALS:
         if even_ignored or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _leave)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
 
 
 _asked = False
@@ -40,6 +44,8 @@ def _leave(number: int, _: FrameType | None) -> None:
     if _asked:
         return
     _asked = True
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)
 
 

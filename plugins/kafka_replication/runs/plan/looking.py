@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.planning.checks import preflight
-from kafka_replication.planning.findings import Finding
+from kafka_replication.planning.findings import Finding, merged
 from kafka_replication.planning.live import own
 from kafka_replication.runs.plan.demand import Demand, World
 from kafka_replication.runs.plan.permission_checks import Answers, ask
@@ -61,5 +61,5 @@ def raise_findings(run: Run, demand: Demand, world: World) -> None:
 
 
 def log_findings(findings: Iterable[Finding]) -> None:
-    for finding in dict.fromkeys(findings):
+    for finding in merged(findings):
         finding.log_to(log)
