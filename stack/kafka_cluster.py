@@ -4,14 +4,12 @@ and log.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +19,7 @@ from stack.errors import StackError
 from stack.java import java
 from stack.ports import LOOPBACK, answers, free_ports, is_taken
 from stack.processes import ProcessRecord, complaints, launch, since, tail
+from stack.quick_start import META, QuickStart, new_id
 
 START_SECONDS = 90
 STOP_SECONDS = 15
@@ -29,14 +28,22 @@ BENCH = "KAFKA_REPLICATION_BENCH"
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 # The first compiler only starts a broker in 3 s instead of 5; a benchmark wants the broker that production has.
-_JVM_QUICK = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JVM_QUICK = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _JVM_BENCH = ("-Xmx1g", "-XX:+UseSerialGC")
 
 
 class Broker:
     """One broker process; ``node_id`` counts from 1."""
 
-    def __init__(self, cluster: str, folder: Path, node_id: int, port: int, release: Release = CURRENT) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        folder: Path,
+        node_id: int,
+        port: int,
+        release: Release = CURRENT,
+        archiving: Sequence[str] = (),
+    ) -> None:
         self.cluster = cluster
         self.release = release
         self.node_id = node_id
@@ -47,6 +54,7 @@ class Broker:
         self.data = folder / f"data{node_id}"
         self._record = folder / f"broker{node_id}.pid"
         self._log_start = 0
+        self._archiving = tuple(archiving)
 
     def __str__(self) -> str:
         return f"broker {self.node_id} of {self.cluster} ({LOOPBACK}:{self.port})"
@@ -76,10 +84,9 @@ class Broker:
                 "stop what listens there, or choose another port",
             )
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        jvm = _JVM_BENCH if os.environ.get(BENCH) else _JVM_QUICK
         command = [
             java(),
-            *jvm,
+            *self._java_options(jars),
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
             "-cp",
             f"{jars}/*",
@@ -87,6 +94,12 @@ class Broker:
             str(self.properties),
         ]
         launch(command, self.log, self._record, cwd=self.folder)
+
+    def _java_options(self, jars: Path) -> Sequence[str]:
+        if os.environ.get(BENCH):
+            return _JVM_BENCH
+        prepared = QuickStart.of(java(), jars, JVM_QUICK)
+        return (*JVM_QUICK, *(self._archiving or (prepared.java_options() if prepared else ())))
 
     def wait_started(self, deadline: float) -> None:
         """Return when the port answers and the log says so: the port alone opens before the controllers know the
@@ -134,7 +147,7 @@ class KafkaCluster:
     behind a proxy: (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
     ``proxied_protocol`` is what clients speak there.
     ``listeners`` are further client listeners of a single broker: the port and the security protocol of each name.
-    ``release`` is the version of Kafka.
+    ``release`` is the version of Kafka. ``archiving`` are the Java options with which `training` starts a broker.
     """
 
     def __init__(
@@ -148,6 +161,7 @@ class KafkaCluster:
         proxied_protocol: str = "PLAINTEXT",
         listeners: Mapping[str, tuple[int, str]] | None = None,
         release: Release = CURRENT,
+        archiving: Sequence[str] = (),
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise StackError(
@@ -162,6 +176,7 @@ class KafkaCluster:
         self._proxied_protocol = proxied_protocol
         self._listeners = dict(listeners or {})
         self.release = release
+        self._archiving = archiving
         self._brokers: list[Broker] = []
         self._load()
 
@@ -189,13 +204,7 @@ class KafkaCluster:
         """Start every broker that does not run and wait until all serve. Starting what runs changes nothing."""
         if self.running:
             return
-        java()
-        jars = kafka_jars(release=self.release)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not any(broker.process for broker in self._brokers):
-            self._settle_ports()
-            self._write_properties()
-            self._format(jars)
+        jars = self.prepare()
         deadline = time.monotonic() + START_SECONDS
         try:
             for broker in self._brokers:
@@ -205,6 +214,17 @@ class KafkaCluster:
         except BaseException:
             self.stop()
             raise
+
+    def prepare(self) -> Path:
+        """Settle ports, write properties and format what is new, unless a broker runs. Returns the folder of jars."""
+        java()
+        jars = kafka_jars(release=self.release)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not any(broker.process for broker in self._brokers):
+            self._settle_ports()
+            self._write_properties()
+            self._format(jars)
+        return jars
 
     def stop(self) -> None:
         """Stop every broker; the data stays. Stopping what does not run changes nothing."""
@@ -231,7 +251,8 @@ class KafkaCluster:
     def _use(self, cluster_id: str, ports: Sequence[int], controller_ports: Sequence[int]) -> None:
         self._cluster_id, self._controller_ports = cluster_id, list(controller_ports)
         self._brokers = [
-            Broker(self.name, self.folder, index + 1, port, self.release) for index, port in enumerate(ports)
+            Broker(self.name, self.folder, index + 1, port, self.release, self._archiving)
+            for index, port in enumerate(ports)
         ]
 
     def _settle_ports(self) -> None:
@@ -248,9 +269,7 @@ class KafkaCluster:
         controllers = self._controller_ports if known else []
         if not controllers or any(map(is_taken, controllers)) or set(controllers) & set(ports):
             controllers = free_ports(self.size, avoid=ports)
-        cluster_id = self._cluster_id if known else base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # A leading minus would be read as an option by StorageTool.
-        self._use(cluster_id.replace("-", "A", 1) if cluster_id.startswith("-") else cluster_id, ports, controllers)
+        self._use(self._cluster_id if known else new_id(), ports, controllers)
         facts = {"cluster_id": self._cluster_id, "ports": list(ports), "controller_ports": list(controllers)}
         self._facts.write_text(json.dumps(facts) + "\n")
 
@@ -293,12 +312,15 @@ class KafkaCluster:
         }
 
     def _format(self, jars: Path) -> None:
-        fresh = [broker for broker in self._brokers if not (broker.data / "meta.properties").exists()]
+        fresh = [broker for broker in self._brokers if not (broker.data / META).exists()]
         if fresh:
             with ThreadPoolExecutor(len(fresh)) as pool:
                 list(pool.map(lambda broker: self._format_one(jars, broker), fresh))
 
     def _format_one(self, jars: Path, broker: Broker) -> None:
+        prepared = QuickStart.of(java(), jars, JVM_QUICK)
+        if prepared is not None and prepared.format(broker.data, self._cluster_id, broker.node_id):
+            return
         tool = [
             java(),
             "-Xmx128m",

@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from stack import training
 from stack.artifacts import CURRENT, Release, release_of
 from stack.kafka_cluster import KafkaCluster, start_all
 
@@ -28,10 +29,17 @@ class Brokers:
 def started(*clusters: KafkaCluster) -> Iterator[None]:
     """All started at the same time. In the end their brokers are killed, as nobody needs the data."""
     try:
-        start_all(clusters)
+        _start(clusters)
         yield
     finally:
         _kill(*clusters)
+
+
+def _start(clusters: Sequence[KafkaCluster]) -> None:
+    """The first start of a version on this machine makes what quickens all others."""
+    for cluster in clusters:
+        training.make(cluster.folder.parent, cluster.release)
+    start_all(clusters)
 
 
 def _kill(*clusters: KafkaCluster) -> None:
@@ -58,7 +66,7 @@ def shared(folder: Path, *names: str, brokers: int = 1) -> Sequence[KafkaCluster
     """Clusters of the whole session: the process that asks first starts them, its end ends them (`tests/conftest.py`)."""
     with locked(folder, names[0]):
         clusters = [_named(folder, name, brokers) for name in names]
-        start_all(clusters)
+        _start(clusters)
     return clusters
 
 
