@@ -260,7 +260,7 @@ def test_whole_batches_need_no_other_right(pair: Pair) -> None:
     """Their connections of their own log in, too."""
     pair.fill_the_target()
     pair.produce(10)
-    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch", "least_batch_bytes": 0}) == ""
+    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch"}) == ""
     pair.assert_copied()
     run = open_run(pair.replication(), pair, pair.store, "look")
     receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))

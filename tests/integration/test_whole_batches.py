@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +35,7 @@ from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
-BATCHES = {"engine": "batch", "least_batch_bytes": 0}
+BATCHES = {"engine": "batch"}
 
 
 def engines(scene: Scenario) -> list[tuple[OffsetRange, str]]:
@@ -153,13 +155,33 @@ def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target
     scene.assert_copied()
 
 
-@pytest.mark.parametrize(("each", "batches"), [(500, 10), (600, 2)], ids=["small", "short"])
-def test_small_batches_and_short_ranges_are_copied_record_by_record(scene: Scenario, each: int, batches: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "each", "expected"),
+    [
+        (4_999, 5_000, {"record/1"}),
+        (5_000, 500, {"batch/1", "record/1"}),
+        (5_000, 5_000, {"batch/1"}),
+        (20_000, 500, {"batch/1", "record/1"}),
+    ],
+    ids=["short", "small batches", "large batches", "compared"],
+)
+def test_auto_takes_the_engine_that_carries_a_range_faster(
+    scene: Scenario, caplog: pytest.LogCaptureFixture, count: int, each: int, expected: set[str]
+) -> None:
+    caplog.set_level(logging.INFO)
     scene.source.create(scene.topic)
-    for number in range(batches):
-        scene.source.produce(scene.topic, numbered(each, each * number))
-    assert scene.run(copy={"engine": "batch"}).outcome == "done"
-    assert {engine for _, engine in engines(scene)} == {"record/1"}
+    for first in range(0, count, each):
+        records = [replace(record, value=b"x" * 40) for record in numbered(min(each, count - first), first)]
+        scene.source.produce(scene.topic, records, linger_ms=500)
+    report = scene.run(copy={"chunk_records": 100_000})
+    assert report.outcome == "done", report.table()
+    found = engines(scene)
+    assert {engine for _, engine in found} == expected
+    if count == 20_000:
+        assert [engine for _, engine in found][:4] == ["batch/1"] * 2 + ["record/1"] * 2
+        assert all(range_.span <= 1_000 for range_, _ in found[:4])
+        assert len(found) == 5
+        assert "MB/s as stored" in caplog.text
     scene.assert_copied()
 
 
