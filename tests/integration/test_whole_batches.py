@@ -26,6 +26,9 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.audit.audit import AuditRequest, audit
+from kafka_replication.runs.checking import check
+from kafka_replication.runs.plan.previewing import preview
+from kafka_replication.runs.run import Request
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase
@@ -143,6 +146,20 @@ def test_batches_that_the_target_would_change_or_refuse_are_copied_record_by_rec
     scene.assert_copied()
 
 
+def test_check_and_plan_say_which_engine_copies_and_why(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5_000), linger_ms=500)
+    (row,) = check(scene.bare_run()).engines
+    assert (row["engine"], row["partitions"]) == ("batch", 1)
+    scene.target.create(scene.topic, 1, {"compression.type": "gzip"})
+    (row,) = check(scene.bare_run()).engines
+    assert (row["engine"], row["why"]) == ("record", "the target topic has compression.type=gzip")
+    scene.settings["copy"] = {"engine": "record"}
+    assert [row["why"] for row in check(scene.bare_run()).engines] == ["copy.engine says so"]
+    planned, _ = preview(scene.bare_run(), Request())
+    assert planned.partitions[0].engine == ("record", "copy.engine says so")
+
+
 @pytest.mark.parametrize(
     "target", [{"compression.type": "gzip"}, {"cleanup.policy": "compact"}], ids=["compression", "compaction"]
 )
@@ -176,7 +193,7 @@ def test_auto_takes_the_engine_that_carries_a_range_faster(
     report = scene.run(copy={"chunk_records": 100_000})
     assert report.outcome == "done", report.table()
     found = engines(scene)
-    assert {engine for _, engine in found} == expected
+    assert {engine for _, engine in found} == set(only(report).engines) == expected
     if count == 20_000:
         assert [engine for _, engine in found][:4] == ["batch/1"] * 2 + ["record/1"] * 2
         assert all(range_.span <= 1_000 for range_, _ in found[:4])

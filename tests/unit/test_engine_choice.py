@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -11,9 +12,10 @@ import pytest
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyTask, SourceReader, choose
-from kafka_replication.kafka.engines import AUTO, BATCH, ENGINES, FALLBACK, SHORT, engine_for, exact_for, trial_of
+from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for, exact_for, trial_of
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.engine_choice import AUTO, BATCH, SHORT
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -29,7 +31,7 @@ class TakesBatches(KafkaSink):
     def __init__(self) -> None:
         super().__init__(PLAIN, Copy())
 
-    def why_not_batches(self, topic: str) -> str | None:
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return None
 
 

@@ -11,6 +11,8 @@ from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.trial import Trial, Winners
 from kafka_replication.kafka.client.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.model import engine_choice
+from kafka_replication.model.engine_choice import BATCH, RECORD
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.runtime.extras import install
 from kafka_replication.sinks.port import Sink
@@ -27,12 +29,8 @@ def _batch(source: ClientConfig, settings: Copy, pipeline: Pipeline | None, _: D
     return BatchEngine(source, settings, pipeline)
 
 
-ENGINES: Mapping[str, Make] = {"record": RecordEngine, "batch": _batch}
-AUTO = "auto"
-BATCH = "batch"  # the faster one, where it can copy
-FALLBACK = "record"  # supports every range
-# With `auto` the record engine copies shorter ranges: most of their time goes into connections, of which it has fewer.
-SHORT = 5_000  # offsets
+ENGINES: Mapping[str, Make] = {RECORD: RecordEngine, BATCH: _batch}
+FALLBACK = RECORD  # supports every range
 
 
 def engine_for(
@@ -46,15 +44,12 @@ def engine_for(
     """The engine that `copy.engine` names, or the record engine if that one does not support the range. For `auto` that
     is the batch engine, but for a short range, and where its packages are not installed.
     """
-    first: str = settings.engine
-    if first == AUTO:
-        first = FALLBACK if task.range.span < SHORT else BATCH
     engines = []
-    for name in dict.fromkeys((first, FALLBACK)):
+    for name in dict.fromkeys((engine_choice.chosen(settings.engine, task.range.span).engine, FALLBACK)):
         try:
             engines.append(ENGINES[name](source, settings, pipeline, deadline))
         except ImportError as missing:
-            if settings.engine != AUTO:
+            if settings.engine != engine_choice.AUTO:
                 raise
             log.info("%s %s: not in whole batches: %s", task.key.source, task.range, without(missing))
     return choose(engines, task, sink)
@@ -67,7 +62,7 @@ def without(missing: ImportError) -> str:
 
 def trial_of(task: CopyTask, settings: Copy, engine: CopyEngine, winners: Winners) -> Trial | None:
     """The comparison of this engine with the record engine; None if nothing is compared."""
-    if settings.engine != AUTO or engine.digest_kind != BATCH_DIGEST_KIND:
+    if settings.engine != engine_choice.AUTO or engine.digest_kind != BATCH_DIGEST_KIND:
         return None
     at = task.key.source
     return Trial(topic=at.topic, partition=at.partition, span=task.range.span, winners=winners)

@@ -13,9 +13,10 @@ from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.metadata import topics
-from kafka_replication.kafka.metadata.leader import connect, unsupported
+from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.kafka.write.batch_producer import BatchRefused
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import combinations
