@@ -280,7 +280,7 @@ class Constant:
                 assert task.range.span == 1, task
                 here, range_ = view.positions[task.key], task.range
                 copies.produce(task.key.target_topic, b"x", partition=task.key.target.partition)
-                ledger.write(transaction, task.key, here.after(range_, None, range_.until))
+                ledger.write(transaction, task.key, here.adding(range_, None, range_.until))
                 ledger.write(
                     transaction, task.key, receipt(task.key, task.ids, range_.from_, range_.until, task.run_id)
                 )

@@ -36,7 +36,7 @@ def cause(kind: Kind = Kind.GAP, subject: str = "orders") -> Cause:
 
 
 def observe(memory: AlertMemory, *causes: Cause, name: str = NAME) -> Decision:
-    return memory.settle_causes(name, lambda open_, now: decide(open_, Observation(causes=causes), now))
+    return memory.update_causes(name, lambda open_, now: decide(open_, Observation(causes=causes), now))
 
 
 def announced(memory: AlertMemory, *causes: Cause) -> Sequence[Alert]:
@@ -88,7 +88,7 @@ def test_the_clock_is_near(memory: AlertMemory) -> None:
         seen.append(now)
         return Decision(open=tuple(open_))
 
-    memory.settle_causes(NAME, look)
+    memory.update_causes(NAME, look)
     assert abs((seen[-1] - datetime.now(UTC)).total_seconds()) < 3600
 
 

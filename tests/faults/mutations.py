@@ -49,7 +49,7 @@ def receipt_outside() -> None:
         self.transaction.flush()
         self.sender.guard("commit_transaction", lambda: self.sender.producer.commit_transaction(30))
         failpoints.reached("P2")
-        other = clients.producer(self.at.target)
+        other = clients.producer(self.target_partition.target)
         other.produce(
             RECEIPTS,
             key=record_keys.receipt_key(self.key, receipt),

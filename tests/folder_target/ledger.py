@@ -9,7 +9,7 @@ from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.port import Damaged
-from kafka_replication.ledger.receipts import Receipts, known_offsets
+from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
@@ -50,7 +50,7 @@ class FolderLedger:
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         ends = self.receipt_ends()
-        since = known_offsets(wanted, ends)
+        since = offsets_to_read(wanted, ends)
         partitions = {key.ledger_partition for key in wanted}
         bounds = {partition: OffsetRange(0, ends[partition]) for partition in partitions}
         return self._newest(RECEIPTS, partitions).receipts(since, bounds)

@@ -248,7 +248,7 @@ def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
     run = scene.bare_run()
     session = run.session(scene.key())
     session.fence()
-    session.move(position.after(OffsetRange(50, 95), None, 0))  # as if 15 more had been copied than the source has now
+    session.move(position.adding(OffsetRange(50, 95), None, 0))  # as if 15 more had been copied than the source has now
     session.close()
     with pytest.raises(Refused, match="was truncated"):
         approve(scene, 80, 95)

@@ -39,7 +39,7 @@ class Simulated:
             while chunks and (left := self.position.left_of(each.copy)):
                 part = OffsetRange(left[0].from_, min(left[0].until, left[0].from_ + chunk))
                 self.target += range(part.from_, part.until)
-                self.position = self.position.after(part, 1, len(self.target))
+                self.position = self.position.adding(part, 1, len(self.target))
                 chunks -= 1
 
     def settle(self) -> None:
@@ -121,7 +121,7 @@ def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
 def test_slices_are_bounded_and_come_to_an_end(most: int, before: list[tuple[int, int]]) -> None:
     position = Position(generation=1, ids=IDS, start=0, next_offset=0)
     for pair in before:
-        position = position.after(OffsetRange(min(pair), max(pair)), None, 0)
+        position = position.adding(OffsetRange(min(pair), max(pair)), None, 0)
     world = Simulated(position)
     for _ in range(END + 1):
         part = world.planned(END, OffsetRange(5, 50), most)
@@ -136,11 +136,11 @@ def test_slices_are_bounded_and_come_to_an_end(most: int, before: list[tuple[int
 def test_an_older_records_leader_epoch_is_not_resumed_with() -> None:
     """The broker would answer that this epoch ended below the position, and the client would report a truncation."""
     live = Position(generation=1, ids=IDS, start=400, next_offset=600, coverage=covered((400, 600)), leader_epoch=5)
-    assert live.after(OffsetRange(0, 100), 1, 0).leader_epoch == 5
-    assert live.after(OffsetRange(600, 700), 6, 0).leader_epoch == 6
-    ahead = live.after(OffsetRange(800, 900), 7, 0)
+    assert live.adding(OffsetRange(0, 100), 1, 0).leader_epoch == 5
+    assert live.adding(OffsetRange(600, 700), 6, 0).leader_epoch == 6
+    ahead = live.adding(OffsetRange(800, 900), 7, 0)
     assert (ahead.next_offset, ahead.leader_epoch) == (600, 5)
-    filled = ahead.after(OffsetRange(600, 800), 6, 0)
+    filled = ahead.adding(OffsetRange(600, 800), 6, 0)
     assert (filled.next_offset, filled.leader_epoch) == (900, None), (
         "the epoch of the record before 900 is not known any more"
     )

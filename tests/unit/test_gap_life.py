@@ -65,7 +65,7 @@ class Life:
 
     def copy(self, range_: OffsetRange) -> None:
         for left in self.position.left_of(range_):
-            self.position = self.position.after(left, 3, 0)
+            self.position = self.position.adding(left, 3, 0)
             self.receipts.append(
                 Receipt(
                     generation=1,
@@ -150,7 +150,7 @@ def test_every_offset_is_copied_once_or_given_up_and_the_watermark_passes_nothin
             "a gap was called verified"
         )
         whole = OffsetRange(0, life.position.next_offset)
-        copied, lost = copied_in(whole, life.receipts), life.view.lost(KEY, 1).within(whole).span
+        copied, lost = copied_in(whole, life.receipts), life.view.given_up(KEY, 1).within(whole).span
         assert copied.records + lost == whole.span, "the report's arithmetic"
     # Approvals, a run and a verification always lead to the end.
     while life.plan().state is State.OVERRUN:

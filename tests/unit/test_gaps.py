@@ -22,7 +22,7 @@ def copied(start: int, ranges: list[OffsetRange]) -> Position:
     """A partition that was opened at ``start`` and copied in these ranges, live or as backfills."""
     position = Position(generation=1, ids=IDS, start=start, next_offset=start)
     for each in ranges:
-        position = position.after(each, 7, 0)
+        position = position.adding(each, 7, 0)
     return position
 
 
@@ -114,7 +114,7 @@ def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_ta
 
 def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
     view = LedgerView({}, {}, {KEY: (gap(OffsetRange(0, 20), kind="unverifiable"), gap(OffsetRange(20, 30)))})
-    assert (str(view.verified_or_waived(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == (
+    assert (str(view.verified_or_waived(KEY, 1)), str(view.given_up(KEY, 1)), str(view.unproven(KEY, 1))) == (
         "[0, 30)",
         "[20, 30)",
         "[0, 20)",

@@ -150,7 +150,7 @@ def test_a_foreign_key_is_refused_and_shown(data: bytes | None) -> None:
 
 
 def test_a_copied_range_moves_the_position_to_its_end() -> None:
-    moved = Position(generation=2, ids=IDS, start=5, next_offset=5).after(OffsetRange(5, 12), 7, 40)
+    moved = Position(generation=2, ids=IDS, start=5, next_offset=5).adding(OffsetRange(5, 12), 7, 40)
     assert moved == Position(
         generation=2,
         ids=IDS,
@@ -163,14 +163,14 @@ def test_a_copied_range_moves_the_position_to_its_end() -> None:
 
 
 def test_a_range_copied_ahead_is_covered_and_moves_the_position_only_once_the_hole_is_closed() -> None:
-    ahead = Position(generation=1, ids=IDS, start=0, next_offset=0).after(OffsetRange(10, 20), 1, 10)
+    ahead = Position(generation=1, ids=IDS, start=0, next_offset=0).adding(OffsetRange(10, 20), 1, 10)
     assert (ahead.next_offset, str(ahead.coverage)) == (0, "[10, 20)")
-    closed = ahead.after(OffsetRange(0, 10), 1, 20)
+    closed = ahead.adding(OffsetRange(0, 10), 1, 20)
     assert (closed.next_offset, str(closed.coverage)) == (20, "[0, 20)")
 
 
 def test_an_empty_chunk_keeps_the_target_end_but_no_epoch_for_offsets_it_did_not_read() -> None:
-    moved = POSITION.after(OffsetRange(12, 15), None, 0)
+    moved = POSITION.adding(OffsetRange(12, 15), None, 0)
     assert (moved.leader_epoch, moved.target_end, moved.next_offset) == (None, 99, 15)
 
 

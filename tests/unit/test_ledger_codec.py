@@ -187,7 +187,7 @@ def test_unknown_optional_fields_change_nothing_that_is_known() -> None:
 
 
 def test_unknown_optional_fields_survive_that_a_position_moves() -> None:
-    moved = newer_position().after(OffsetRange(12, 15), 4, 102)
+    moved = newer_position().adding(OffsetRange(12, 15), 4, 102)
     assert json.loads(codec.encode(moved)) == {
         **json.loads(golden(1, "position")),
         **NEWER,

@@ -196,7 +196,7 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
-        read.tell_extra(result, others)
+        read.report_extra(result, others)
     told = [str(stretch) for result in results for stretch in result.stretches]
     assert told == [f"extra target partition 0 [{n}, {n + 1}): 1 record" for n in (5, 11)]
     assert [(result.counts[Kind.EXTRA], result.unlisted) for result in results] == [(3, 1), (0, 0)]
@@ -253,7 +253,7 @@ class Transaction:
 
     def stall_clock(self) -> None: ...
 
-    sent, tell = 0, None
+    sent, on_delivery = 0, None
 
     def failure(self, of_a_record: KafkaError | None) -> None: ...
 

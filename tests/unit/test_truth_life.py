@@ -268,7 +268,7 @@ class Life(RuleBasedStateMachine):
             self.target.log += [*((OURS, offset) for offset in visible), (MARKER, 0)]
             last = first + len(visible) - 1
             segments = KafkaSegments((Segment(partition=0, first=first, last=last, count=len(visible), digest="d"),))
-        self.position = self.position.after(chunk, None, first + len(visible) if visible else 0)
+        self.position = self.position.adding(chunk, None, first + len(visible) if visible else 0)
         self.store(replace(receipt_of(chunk, segments), count=len(visible)))
 
     def read_back(self) -> None:

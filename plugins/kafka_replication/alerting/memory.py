@@ -35,7 +35,7 @@ class AlertMemory(Protocol):
 
     def open_causes(self, replication: str) -> Sequence[OpenCause]: ...
 
-    def settle_causes(self, replication: str, decide: Decide) -> Decision:
+    def update_causes(self, replication: str, decide: Decide) -> Decision:
         """Call ``decide`` with the open causes and the time, and remember its result, in one transaction.
 
         ``decide`` may be called more than once.
@@ -59,7 +59,7 @@ class FileMemory:
         """The open causes. Creates no folder and no file."""
         return _read(self._file(replication))
 
-    def settle_causes(self, replication: str, decide: Decide) -> Decision:
+    def update_causes(self, replication: str, decide: Decide) -> Decision:
         with self._locked(replication) as file:
             decision = decide(_read(file), datetime.now(UTC))
             _write(file, decision.open)

@@ -74,8 +74,8 @@ class Chunk:
 
     def moved(self, position: Position) -> Position:
         """The position after this chunk."""
-        after = position.after(self.range, self.leader_epoch, self.target_end).placed(self.placement)
-        return replace(after, transform=self.transform)
+        moved = position.adding(self.range, self.leader_epoch, self.target_end).placed(self.placement)
+        return replace(moved, transform=self.transform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class CopyResult:
     fenced: bool = False
     retriable: bool = False
 
-    def after(self, before: CopyResult) -> CopyResult:
+    def joined_to(self, before: CopyResult) -> CopyResult:
         """Both results of one range added together. This is the later one."""
         return replace(
             self,

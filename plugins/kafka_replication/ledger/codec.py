@@ -99,13 +99,13 @@ class _Form:
 @cache
 def _form(kind: str) -> _Form:
     entry = KINDS[kind]
-    known = {field.name: field for field in fields(entry) if field.name != "extra"}
+    declared = {field.name: field for field in fields(entry) if field.name != "extra"}
     optional = {
         name: field.default if field.default_factory is MISSING else field.default_factory()
-        for name, field in known.items()
+        for name, field in declared.items()
         if name in entry.OPTIONAL
     }
-    return _Form(adapter=TypeAdapter(entry), required=frozenset(known) - entry.OPTIONAL, optional=optional)
+    return _Form(adapter=TypeAdapter(entry), required=frozenset(declared) - entry.OPTIONAL, optional=optional)
 
 
 def _reason(error: ValueError) -> str:

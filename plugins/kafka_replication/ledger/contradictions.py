@@ -33,7 +33,7 @@ def _of_entries(key: PartitionKey, view: LedgerView) -> Iterator[str]:
         yield f"the position's next offset is {next_}, but its coverage lacks {holes}"
     if more := view.read_back(key, position.generation).subtract(coverage):
         yield f"{more} are called verified, but the position says that they were never copied"
-    if more := view.lost(key, position.generation).subtract(passed):
+    if more := view.given_up(key, position.generation).subtract(passed):
         yield f"the loss of {more} was approved, but the position does not pass them"
 
 
@@ -44,15 +44,15 @@ def of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> list
 
 def _of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Iterator[str]:
     position = view.positions[key]
-    known = committed(of_position(position, receipts.of(key, position.generation)), position.coverage)
-    proven = Coverage.of(receipt.range for receipt in known)
+    written = committed(of_position(position, receipts.of(key, position.generation)), position.coverage)
+    proven = Coverage.of(receipt.range for receipt in written)
     if more := proven.subtract(position.coverage):
         yield f"receipts say that {more} were copied, but the position says that they were not"
     unproven = view.pending(key).subtract(view.gone(key)).subtract(proven)
     if unproven and not receipts.incomplete(key):
         yield f"the position says that {unproven} were copied, but there is no receipt"
     ends = position.ends(key.source.partition)
-    for number, end in sorted(target_ends(known).items()):
+    for number, end in sorted(target_ends(written).items()):
         if end > ends.get(number, 0):
             at = TopicPartition(key.target_topic, number)
             yield f"a receipt ends at offset {end} of {at}, but the position says {ends.get(number, 0)}"
@@ -65,8 +65,8 @@ def of_position(position: Position, receipts: Iterable[Receipt]) -> list[Receipt
 
 def target_ends(entries: Iterable[Receipt | Handled]) -> dict[int, int]:
     """One past the highest offset of what these entries placed in each target partition."""
-    known = (entry for entry in entries if not isinstance(entry.placement, UnknownPlacement))
-    return ends_of(part for entry in known for part in entry.parts)
+    readable = (entry for entry in entries if not isinstance(entry.placement, UnknownPlacement))
+    return ends_of(part for entry in readable for part in entry.parts)
 
 
 def _where(key: PartitionKey) -> str:

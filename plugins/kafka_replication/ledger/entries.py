@@ -92,7 +92,7 @@ class Position(LedgerEntry):
             if not 0 <= getattr(self, name) <= MAX_OFFSET:
                 raise ValueError(f"{name} {getattr(self, name)} cannot be")
 
-    def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
+    def adding(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
         """This position after ``copied`` was added to the target. ``leader_epoch`` is that of its last offset, None if
         not known.
         """
@@ -131,7 +131,7 @@ class Position(LedgerEntry):
         )
 
     def placed(self, placement: Placement) -> Position:
-        """This position after a chunk was placed there. `after` has moved ``target_end``."""
+        """This position after a chunk was placed there. `adding` has moved ``target_end``."""
         if not isinstance(placement, KafkaPartitions) or placement.by.name == KEEP:
             return self
         before = self.spread or Spread.nothing(placement.by)
@@ -314,7 +314,7 @@ class Receipt(LedgerEntry):
         if self.sources == self.count:
             object.__setattr__(self, "sources", None)
         offsets = [mapped.source_offset for mapped in self.offset_map]
-        if any(after <= before for before, after in itertools.pairwise(offsets)):
+        if any(later <= earlier for earlier, later in itertools.pairwise(offsets)):
             raise ValueError("the offset map is not in ascending order")
         if any(offset not in self.range for offset in offsets):
             raise ValueError(f"the offset map has offsets outside of the range {self.range}")
@@ -334,7 +334,7 @@ class Receipt(LedgerEntry):
         return Proof.BY_TRANSACTION if self.after is None else Proof.BY_WINDOW
 
     @property
-    def spread(self) -> bool:
+    def interleaved(self) -> bool:
         """True if records of others may lie between its records."""
         return isinstance(self.placement, KafkaPartitions)
 

@@ -122,14 +122,14 @@ class NewestEntries:
             self._foreign.pop(place, None)
             if other := self._of_other(record_key):
                 self._others.get(other[1], {}).pop(place, None)
-        elif (known := self._by_key.get(place)) is not None:
+        elif (before := self._by_key.get(place)) is not None:
             self._by_key[place] = NewestEntry(
-                at=known.at,
+                at=before.at,
                 offset=offset,
-                record_key=known.record_key,
+                record_key=before.record_key,
                 value=value,
-                kind=known.kind,
-                key=known.key,
+                kind=before.kind,
+                key=before.key,
             )
         elif other := self._of_other(record_key):
             kind, target = other

@@ -86,7 +86,7 @@ def committed(receipts: Iterable[Receipt], coverage: Coverage) -> list[Receipt]:
     return [receipt for receipt in receipts if receipt.delivery == EXACTLY_ONCE or coverage.contains(receipt.range)]
 
 
-def known_offsets(wanted: Mapping[PartitionKey, int | None], ends: Mapping[int, int]) -> dict[PartitionKey, int]:
+def offsets_to_read(wanted: Mapping[PartitionKey, int | None], ends: Mapping[int, int]) -> dict[PartitionKey, int]:
     """The offset to read each key from; 0 if it is unknown, or above the end of its partition: then the receipts were
     created again.
     """

@@ -72,8 +72,8 @@ class LedgerView:
         """
         position = self.positions[key]
         verified = self._verified(key, position.generation)
-        known = (position.receipts_from, verified.receipts_from if verified else None)
-        return max((offset for offset in known if offset is not None), default=None)
+        recorded = (position.receipts_from, verified.receipts_from if verified else None)
+        return max((offset for offset in recorded if offset is not None), default=None)
 
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of this generation that were read back and are equal."""
@@ -102,7 +102,7 @@ class LedgerView:
         """
         return self._verified(key, generation)
 
-    def lost(self, key: PartitionKey, generation: int) -> Coverage:
+    def given_up(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of this generation that were never copied, and were given up by approval."""
         return Coverage.of(
             gap.range for gap in self.gaps.get(key, ()) if gap.generation == generation and not gap.copied
@@ -153,7 +153,9 @@ class LedgerView:
 
     def verified_or_waived(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that the watermark may pass: read back and equal, or given up by approval."""
-        return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))
+        return (
+            self.read_back(key, generation).union(self.given_up(key, generation)).union(self.unproven(key, generation))
+        )
 
     def handled_in(self, key: PartitionKey, generation: int, state: str | None = None) -> tuple[Handled, ...]:
         """The decisions about records of this generation that were set aside, in order; None: every decision."""

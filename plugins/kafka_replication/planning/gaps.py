@@ -38,7 +38,7 @@ def unverifiable(
 
 def crossing(position: Position, gap: OffsetRange) -> Position:
     """The position after the gap is added to its coverage."""
-    return position.after(gap, None, 0)
+    return position.adding(gap, None, 0)
 
 
 @dataclass(frozen=True, slots=True)

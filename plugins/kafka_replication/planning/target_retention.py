@@ -69,7 +69,7 @@ def expected_end(key: PartitionKey, view: LedgerView, partition: int, commit_tak
     """
     position = view.positions[key]
     end = position.ends(key.source.partition).get(partition, 0)
-    wrote = position.coverage.subtract(view.lost(key, position.generation))
+    wrote = position.coverage.subtract(view.given_up(key, position.generation))
     return end + commit_takes if end and wrote else end
 
 
@@ -141,7 +141,7 @@ def _gone(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Cov
 def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt]) -> Coverage:
     position = view.positions[key]
     earlier = view.removal(key, position.generation)
-    elsewhere = view.lost(key, position.generation).union(earlier.coverage if earlier else Coverage())
+    elsewhere = view.given_up(key, position.generation).union(earlier.coverage if earlier else Coverage())
     return position.coverage.subtract(Coverage.of(receipt.range for receipt in receipts)).subtract(elsewhere)
 
 
@@ -149,11 +149,11 @@ def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | No
     """The part of a chunk that is below the log starts. If a chunk in one target partition has offsets without records,
     and is gone in part, this is the smallest part that it can be.
     """
-    lost = sum(records_below(part, log_starts.get(part.partition, 0)) for part in receipt.parts)
-    if not lost:
+    removed_records = sum(records_below(part, log_starts.get(part.partition, 0)) for part in receipt.parts)
+    if not removed_records:
         return None
-    whole = receipt.spread or lost >= sum(part.count for part in receipt.parts)
-    return receipt.range if whole else OffsetRange(receipt.range.from_, receipt.range.from_ + lost)
+    whole = receipt.interleaved or removed_records >= sum(part.count for part in receipt.parts)
+    return receipt.range if whole else OffsetRange(receipt.range.from_, receipt.range.from_ + removed_records)
 
 
 def records_below(part: Part, log_start: int) -> int:

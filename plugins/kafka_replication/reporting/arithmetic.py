@@ -117,7 +117,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         for name in ASIDE
     }
     not_visible = min(sum(again.values()), evidence.view.not_visible(key, planned.generation).within(range_).span)
-    lost = evidence.view.lost(key, planned.generation).subtract(counted).within(range_).span
+    lost = evidence.view.given_up(key, planned.generation).subtract(counted).within(range_).span
     return RangeReport(
         key=key,
         range=range_,

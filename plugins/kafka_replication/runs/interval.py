@@ -72,9 +72,11 @@ def _interval(
         for number in topic.partitions
     ]
     keys = {at: BoundaryKey(at, topic_id) for at, topic_id in every}
-    known = {key.source: position.coverage for key, position in view.positions.items()}
+    coverages = {key.source: position.coverage for key, position in view.positions.items()}
     appeared = {
-        at: snapshot.source[at.topic].offsets(at.partition).log_start for at in keys if known and at not in known
+        at: snapshot.source[at.topic].offsets(at.partition).log_start
+        for at in keys
+        if coverages and at not in coverages
     }
     newest = run.store.newest_boundary(run.replication.name) or start
 
@@ -83,7 +85,9 @@ def _interval(
         if moment <= max(start, newest):
             resolved = {**resolved, **appeared}
         copied = {
-            at: known[at].end_before(offset) for at, offset in resolved.items() if moment == start and at in known
+            at: coverages[at].end_before(offset)
+            for at, offset in resolved.items()
+            if moment == start and at in coverages
         }
         stored = run.store.store_boundaries(
             run.replication.name,

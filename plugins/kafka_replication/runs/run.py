@@ -92,23 +92,23 @@ class Run:
         A warning says once that the store knows less than the ledger, and again if that happens again.
         """
         positions = view.positions
-        known = {
+        current = {
             key: watermark.offset
             for key, watermark in self.store.watermarks(self.replication.name).items()
             if key not in positions or watermark.generation >= positions[key].generation
         }
-        finding = store_finding(unknown_to_store(view, known), len(positions))
+        finding = store_finding(unknown_to_store(view, current), len(positions))
         if finding is None:
             _said.discard(self.replication.name)
         elif self.replication.name not in _said:
             _said.add(self.replication.name)
             finding.log_to(log)
-        return known
+        return current
 
     def stored_plan(self) -> Plan | None:
         """The plan that an earlier task or attempt of this run stored; None if there is none."""
-        known = self.store.run(self.run_id)
-        return plan_codec.decode(known.plan, self.run_id) if known and known.plan else None
+        stored = self.store.run(self.run_id)
+        return plan_codec.decode(stored.plan, self.run_id) if stored and stored.plan else None
 
     def view(self) -> LedgerView:
         """The entries of the ledger; empty if it does not exist yet."""

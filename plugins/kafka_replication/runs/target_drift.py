@@ -55,8 +55,8 @@ class Comparison:
             return {}
         wanted = dict[PartitionKey, int | None]()
         for key in keys:
-            known = view.removal(key, view.positions[key].generation)
-            wanted[key] = known.receipts_from if known else None
+            earlier = view.removal(key, view.positions[key].generation)
+            wanted[key] = earlier.receipts_from if earlier else None
         receipts, young = self.clusters.ledger.receipts(wanted), self._young(keys, snapshot)
         return {
             key: removed(
@@ -115,7 +115,7 @@ class Comparison:
     def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
         """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.
 
-        Where several keys write, a foreign record is found behind the last record of all of them, and told for each.
+        Where several keys write, a foreign record is found behind the last record of all, and reported for each.
         What lies behind copies that were made without transactions is judged by who reads them back.
         """
         if self.replication.placing.shared:

@@ -74,11 +74,11 @@ class RangeResult:
         """True if one of the parts has an error."""
         return bool((self.copied and self.copied.error) or (self.read_back and self.read_back.error))
 
-    def after(self, before: RangeResult) -> RangeResult:
+    def joined_to(self, before: RangeResult) -> RangeResult:
         """The results of two attempts at one task. This is the later one, which read everything back."""
         if self.copied is None or before.copied is None:
             return self
-        return replace(self, copied=self.copied.after(before.copied))
+        return replace(self, copied=self.copied.joined_to(before.copied))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from kafka_replication.store import connect, schema
 
 _table = schema.alerts
 # The kinds of rows that are no causes: the last look of Airflow's watch, and the last decision about open causes.
-_LOOK, _SETTLED = "look", "settled"
+_LOOK, _DECIDED = "look", "settled"
 _OPEN = TypeAdapter(OpenCause)
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -27,7 +27,7 @@ def open_causes(db: Connection, replication: str) -> list[OpenCause]:
     return [_open_cause(row) for row in db.execute(query) if row.kind in set(Kind)]
 
 
-def settle(db: Connection, replication: str, decide: Decide, repeated: Decision | None = None) -> Decision:
+def update_causes(db: Connection, replication: str, decide: Decide, repeated: Decision | None = None) -> Decision:
     """Store the decision about what is open, and return it. ``repeated`` is the decision of an attempt whose commit may
     have succeeded; this one keeps its claims.
     """
@@ -35,7 +35,7 @@ def settle(db: Connection, replication: str, decide: Decide, repeated: Decision 
     claims = {row.key: row.claimed_until for row in before}
     if repeated and repeated.alerts and all(claims.get(a.open.key) == a.claimed_until for a in repeated.alerts):
         return repeated
-    _put_row(db, replication, _SETTLED, {})  # a store that answers, but takes nothing, is not a good one
+    _put_row(db, replication, _DECIDED, {})  # a store that answers, but takes nothing, is not a good one
     decision = decide(before, from_millis(connect.clock(db)))
     _put(db, replication, before, decision.open)
     return decision

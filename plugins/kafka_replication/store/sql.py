@@ -253,15 +253,15 @@ class SqlStore:
     def open_causes(self, replication: str) -> list[OpenCause]:
         return self._read(lambda db: alerts.open_causes(db, replication))
 
-    def settle_causes(self, replication: str, decide: Decide) -> Decision:
+    def update_causes(self, replication: str, decide: Decide) -> Decision:
         decided: Decision | None = None  # by an attempt whose commit may or may not have come about
 
-        def settle(db: Connection) -> Decision:
+        def update(db: Connection) -> Decision:
             nonlocal decided
-            decided = alerts.settle(db, replication, decide, decided)
+            decided = alerts.update_causes(db, replication, decide, decided)
             return decided
 
-        return self._write(settle)
+        return self._write(update)
 
     def confirm_alerts(self, replication: str, sent: Collection[Alert]) -> None:
         self._write(lambda db: alerts.confirm(db, replication, sent))

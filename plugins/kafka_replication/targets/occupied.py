@@ -64,7 +64,7 @@ class TargetRecords:
         ends, failures = self._target.standing.stable_ends({at for here in places.values() for at in here}, seconds)
         failed = {
             key: failures[at] for key, here in places.items() for at in here if at in failures
-        }  # the last one is told
+        }  # the last one is reported
         known = {
             key: {at.partition: ends[at] for at in here}
             for key, here in places.items()

@@ -80,7 +80,7 @@ class ReadBack:
             self.result = replace(self.result, error=e.what, remedy=e.remedy)
             return
         read = self._verify(chosen, receipts)
-        result = read.after(self.result)
+        result = read.joined_to(self.result)
         verified = task.verified.union(result.verified)
         self.result = replace(result, receipts_from=receipts.unverified_from(task.key, task.generation, verified))
         if read.error and read.retriable:
@@ -107,7 +107,7 @@ class ReadBack:
                     others=tuple(receipt for receipt in all_ if receipt.proof is Proof.BY_TRANSACTION),
                     retried=task.retried,
                 )
-                return verify_delivery(judged, reader, sides).after(read)
+                return verify_delivery(judged, reader, sides).joined_to(read)
 
     def _receipts(self, pending: Coverage) -> Receipts:
         """The partition's receipts.
@@ -123,8 +123,8 @@ class ReadBack:
 
 
 def _without_receipt(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> Coverage:
-    known = receipts.of(task.key, task.generation)
-    return pending.subtract(Coverage.of(receipt.range for receipt in known))
+    written = receipts.of(task.key, task.generation)
+    return pending.subtract(Coverage.of(receipt.range for receipt in written))
 
 
 def _refuse_expired(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> None:

@@ -83,7 +83,7 @@ class VerifyResult:
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
     judged_until: int | None = None
 
-    def after(self, before: VerifyResult) -> VerifyResult:
+    def joined_to(self, before: VerifyResult) -> VerifyResult:
         """Both results of one partition, the later one being this."""
         return replace(
             self,

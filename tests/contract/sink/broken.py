@@ -187,7 +187,7 @@ class WritesThePositionOnly(Ordered):
 
     def begin(self) -> None:
         if self._newest is not None:
-            PartitionSession(self.at, self).move(self._newest.after(OffsetRange(0, 5), None, 0))
+            PartitionSession(self.target_partition, self).move(self._newest.adding(OffsetRange(0, 5), None, 0))
         super().begin()
 
 

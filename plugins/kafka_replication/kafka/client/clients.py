@@ -264,8 +264,8 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
         client.abort_transaction(5)
     except KafkaException as reason:
         without_transactions = reason.args[0].code() == KafkaError._NOT_CONFIGURED
-        known = raised if without_transactions and isinstance(raised, KafkaException) else reason
-        return _copy(known.args[0])
+        cause = raised if without_transactions and isinstance(raised, KafkaException) else reason
+        return _copy(cause.args[0])
     except SystemError:
         pass
     return KafkaError(KafkaError._FAIL, str(raised))

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Replication
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import topics, writable
-from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, Known, PositionsReader, ReceiptsReader
+from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
 from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Position, Receipt, Verified
@@ -29,8 +29,8 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 class KafkaLedger:
     """The ledger of one replication. The first view reads the positions topic; later views read only new entries.
 
-    ``known`` makes it a follower, see `follower`. ``patience`` is for how many seconds it waits for a transaction that
-    hides entries.
+    ``read_before`` makes it a follower, see `follower`. ``patience`` is for how many seconds it waits for a transaction
+    that hides entries.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class KafkaLedger:
         admin: AdminClient,
         replication: str,
         deadline: Deadline = NEVER,
-        known: Known | None = None,
+        read_before: ReadEntries | None = None,
         patience: float = LONGEST_TRANSACTION,
     ) -> None:
         self._admin, self._cluster = admin, ClusterName(str(config["bootstrap.servers"]), "target")
-        self._positions = PositionsReader(config, admin, replication, deadline, known, patience)
-        self._receipts = ReceiptsReader(config, admin, replication, deadline, known is None, patience)
+        self._positions = PositionsReader(config, admin, replication, deadline, read_before, patience)
+        self._receipts = ReceiptsReader(config, admin, replication, deadline, read_before is None, patience)
         self._exists = False
         self._follow = partial(KafkaLedger, config, replication=replication)
 
@@ -54,7 +54,7 @@ class KafkaLedger:
         It never waits for an open transaction: it may miss an entry that was committed while an earlier transaction was
         open, and finds it later. It is for showing progress, not for deciding anything.
         """
-        return partial(self._follow, known=self._positions.known())
+        return partial(self._follow, read_before=self._positions.read_entries())
 
     def exists(self) -> bool:
         """True if the topics exist. The brokers are asked until they do."""

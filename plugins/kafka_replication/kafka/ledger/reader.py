@@ -16,7 +16,7 @@ from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.newest import NewestEntries, NewestEntry
-from kafka_replication.ledger.receipts import Receipts, known_offsets
+from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
@@ -59,13 +59,13 @@ class TopicReader:
         Without that wait the last stable offset could lie below an entry that is already committed. Raises Stalled.
         A reader that does not wait gets the last stable offset.
         """
-        at = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
-        starts = offsets.log_starts(self._admin, at)
+        places = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
+        starts = offsets.log_starts(self._admin, places)
         if self._waits:
-            ends = offsets.stable_ends(self._admin, at, self._deadline.within(self._patience))
+            ends = offsets.stable_ends(self._admin, places, self._deadline.within(self._patience))
         else:
-            ends = offsets.last_stable(self._admin, at)
-        return {place.partition: readable(starts[place], ends[place]) for place in at}
+            ends = offsets.last_stable(self._admin, places)
+        return {place.partition: readable(starts[place], ends[place]) for place in places}
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """The committed records in these ranges, partition by partition."""
@@ -106,7 +106,7 @@ class TopicReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReadEntries:
     """The part of the positions topic that was read: its newest entries, where reading ended, and the topic's id."""
 
     newest: NewestEntries
@@ -129,16 +129,16 @@ class PositionsReader(TopicReader):
         admin: AdminClient,
         replication: str,
         deadline: Deadline,
-        known: Known | None = None,
+        read_before: ReadEntries | None = None,
         patience: float = LONGEST_TRANSACTION,
     ):
-        super().__init__(config, admin, replication, deadline, waits=known is None, patience=patience)
-        known = known or Known(NewestEntries(replication), {}, "")
-        self._newest, self._ends, self._topic_id = known.newest, known.ends, known.topic_id
+        super().__init__(config, admin, replication, deadline, waits=read_before is None, patience=patience)
+        read_before = read_before or ReadEntries(NewestEntries(replication), {}, "")
+        self._newest, self._ends, self._topic_id = read_before.newest, read_before.ends, read_before.topic_id
 
-    def known(self) -> Known:
+    def read_entries(self) -> ReadEntries:
         """A copy of what was read, for another reader."""
-        return Known(self._newest.copy(), dict(self._ends), self._topic_id)
+        return ReadEntries(self._newest.copy(), dict(self._ends), self._topic_id)
 
     def entries(self) -> NewestEntries:
         """The entries now. They change with the next reading."""
@@ -179,7 +179,7 @@ class ReceiptsReader(TopicReader):
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         self._topic_id = self._current_id()
         bounds = self.bounds({key.ledger_partition for key in wanted})
-        since = known_offsets(wanted, {partition: there.until for partition, there in bounds.items()})
+        since = offsets_to_read(wanted, {partition: there.until for partition, there in bounds.items()})
         newest = NewestEntries(self._replication)
         for message in self.read(_from_the_first(since, bounds)):
             _add(newest, message)

@@ -231,9 +231,9 @@ def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patien
     described, failed = _describe_each(admin, wanted, rights=True)
     hidden = _denied_ones(failed)
     settings, unreadable = configs(admin, described)
-    known = _with_offsets(admin, described, settings, patience)
+    with_offsets = _with_offsets(admin, described, settings, patience)
     problems = {name: Problem.of(error) for name, error in ({**unreadable, **failed}).items()}
-    existing = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
+    existing = {name: replace(topic, problem=problems.get(name)) for name, topic in with_offsets.items()}
     denied = {name: _denied(description) for name, description in described.items()}
     denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))
     for name in _denied_ones(unreadable) | _configs_denied(admin, wanted - described.keys() - (failed.keys() - hidden)):
@@ -264,10 +264,10 @@ def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     """The same as `describe`. Raises the error of a topic that cannot be described."""
     described, failed = _describe_each(admin, topics)
     settings, unreadable = configs(admin, described)
-    known = _with_offsets(admin, described, settings, _USUAL)
+    with_offsets = _with_offsets(admin, described, settings, _USUAL)
     for error in (failed | unreadable).values():
         raise error
-    return known
+    return with_offsets
 
 
 def _with_offsets(

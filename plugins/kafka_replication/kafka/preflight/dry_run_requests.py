@@ -131,5 +131,9 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
 
 def _refusal(name: str, error: KafkaError) -> ReplicationError:
     doing = f"creating topic {name}"
-    known = translate(error, doing)
-    return known if isinstance(known, NotAuthorized) else Refused(f"{doing}: {error.str()}", "correct target_topics")
+    translated = translate(error, doing)
+    return (
+        translated
+        if isinstance(translated, NotAuthorized)
+        else Refused(f"{doing}: {error.str()}", "correct target_topics")
+    )

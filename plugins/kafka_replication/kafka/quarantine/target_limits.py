@@ -97,8 +97,8 @@ class TargetLimits:
 def _compresses_above(limit: float, content: bytes, effort: int) -> bool:
     """True if zlib makes more bytes of it. Ends as soon as that is known: a record may be many times too large."""
     compressor, size = zlib.compressobj(effort), 0
-    for at in range(0, len(content), WINDOW):
-        size += len(compressor.compress(content[at : at + WINDOW]))
+    for begin in range(0, len(content), WINDOW):
+        size += len(compressor.compress(content[begin : begin + WINDOW]))
         if size > limit:
             return True
     return size + len(compressor.flush()) > limit
@@ -107,4 +107,6 @@ def _compresses_above(limit: float, content: bytes, effort: int) -> bool:
 def _repeats(content: bytes) -> bool:
     """True if something of the content comes again, as far as samples show."""
     step = max(PROBE, len(content) // PROBES)
-    return any(content.find(content[at : at + PROBE], at + 1) >= 0 for at in range(0, len(content) - PROBE, step))
+    return any(
+        content.find(content[begin : begin + PROBE], begin + 1) >= 0 for begin in range(0, len(content) - PROBE, step)
+    )

@@ -14,7 +14,7 @@ from kafka_replication.kafka.read.scan import (
     is_unreadable,
     offset_of,
     raise_read_error,
-    settle,
+    wait_until_idle,
 )
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -73,7 +73,7 @@ class PartitionReader:
         if not is_unreadable(event):
             self._start = None
             raise_read_error(self.consumer, error, self.at, position)
-        settle(self.consumer, event, self.pending[::-1])
+        wait_until_idle(self.consumer, event, self.pending[::-1])
         self.pending.clear()
         return None
 
@@ -83,7 +83,7 @@ class PartitionReader:
         self.pending.clear()
         met = next((number for number, event in enumerate(arrived) if is_unreadable(event)), None)
         if met is not None:
-            settle(self.consumer, arrived[met], arrived[met + 1 :])
+            wait_until_idle(self.consumer, arrived[met], arrived[met + 1 :])
 
     def records(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
         """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.
@@ -123,11 +123,11 @@ class PartitionReader:
             return
         error, position = event.error(), self._position
         assert error is not None
-        known: Container[int] = () if unreadable is None else unreadable
-        first = position if position in known else max(position, offset_of(event))
-        if unreadable is None or (first < wanted.until and first not in known):
+        passed: Container[int] = () if unreadable is None else unreadable
+        first = position if position in passed else max(position, offset_of(event))
+        if unreadable is None or (first < wanted.until and first not in passed):
             raise_read_error(self.consumer, error, self.at, position)
-        self.assign(next((at for at in range(first, wanted.until) if at not in known), wanted.until))
+        self.assign(next((offset for offset in range(first, wanted.until) if offset not in passed), wanted.until))
 
     def _fetch(self) -> bool:
         """Wait for events, and keep the records of them. Returns False if none has arrived for a moment."""

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import borrowed
-from kafka_replication.kafka.read.scan import POLL, is_left_over, is_unreadable, offset_of, settle
+from kafka_replication.kafka.read.scan import POLL, is_left_over, is_unreadable, offset_of, wait_until_idle
 from kafka_replication.model.offsets import TopicPartition
 
 AT_ONCE = 100
@@ -71,7 +71,7 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
             if is_unreadable(message):
                 unreadable.append(message)
     for event in unreadable[-1:]:
-        settle(reader, event, ())
+        wait_until_idle(reader, event, ())
     return read
 
 

@@ -20,7 +20,7 @@ from kafka_replication.sinks.port import Record
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
-AGAIN, SETTLE = 4, 10.0  # events for the same unreadable batch that show that the client stays there; most seconds
+AGAIN, IDLE_WAIT = 4, 10.0  # events for the same unreadable batch that show that the client stays there; most seconds
 # What is wrong with a batch that cannot be read, by the client's error.
 UNREADABLE = {
     KafkaError._BAD_MSG: "its checksum is wrong",
@@ -125,7 +125,7 @@ def is_left_over(event: Message, start: int) -> bool:
     return offset_of(event) != start
 
 
-def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
+def wait_until_idle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
     """Wait until the consumer is at rest after the event for an unreadable batch; ``arrived`` came behind it. Only then
     it can be assigned anew, or closed.
 
@@ -135,7 +135,7 @@ def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) ->
     """
     if code_of(unreadable) != KafkaError._BAD_MSG:
         return
-    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + SETTLE
+    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + IDLE_WAIT
     while met < AGAIN and time.monotonic() < until:
         event = waiting.pop() if waiting else reader.poll(POLL)
         if event is None:

@@ -153,7 +153,7 @@ class BatchLane:
 
     def _hear_the_rest(self) -> None:
         """Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to no
-        transaction, is never settled, and hides all that follows. Where the leader is lost, only the next session may
+        transaction, never ends, and hides all that follows. Where the leader is lost, only the next session may
         end the transaction: brokers refuse this one's batches then.
 
         The connection counts the requests: a signal may have ended us before we noted what was sent or answered.
@@ -242,6 +242,8 @@ class BatchWriter:
             return KafkaSegments()
         offsets = self._lane.finish()
         self._check_between(offsets.from_)
-        at = self._key.target.partition
-        segment = Segment(partition=at, first=offsets.from_, last=offsets.until - 1, count=self.sent, digest=digest)
+        partition = self._key.target.partition
+        segment = Segment(
+            partition=partition, first=offsets.from_, last=offsets.until - 1, count=self.sent, digest=digest
+        )
         return KafkaSegments((segment,))

@@ -184,7 +184,7 @@ class ChunkWriter:
         self._produce(self._kept_back, is_last=True)
 
     def _callbacks(self, batch: Sequence[Record], is_last: bool) -> Iterable[Callback | None]:
-        """For each record, who is told that it was acknowledged or refused; None if nobody is."""
+        """For each record, who is called when it was acknowledged or refused; None if nobody is."""
         if self._suspects or self._all_watched:
             return (partial(self._delivered, record) for record in batch)
         if self.places.each:
@@ -204,8 +204,8 @@ class ChunkWriter:
     def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         """``record`` is given if it is watched."""
         if error is not None:
-            if self.sender.tell is not None:
-                self.sender.tell(error, message)
+            if self.sender.on_delivery is not None:
+                self.sender.on_delivery(error, message)
             if record is not None and error.code() in REFUSALS:
                 self._refused.append((record, error.code()))
             if self._failed is None or error.code() in REFUSALS:

@@ -22,11 +22,15 @@ UNKNOWN = -1  # no target offset acknowledged yet
 class Atomic:
     """Writes records, receipt and position in one transaction. Brokers fence it once a newer session begins."""
 
-    def __init__(self, at: TargetPartition) -> None:
-        self.at = at
-        key = at.key
+    def __init__(self, target_partition: TargetPartition) -> None:
+        self.target_partition = target_partition
+        key = target_partition.key
         self.entries = self.records = TransactionalProducer(
-            key.transactional_id, str(key.source), at.target, at.settings, at.deadline
+            key.transactional_id,
+            str(key.source),
+            target_partition.target,
+            target_partition.settings,
+            target_partition.deadline,
         )
         self._newest: Position | None = None  # as it was read last
         self._known = 0  # below this target offset there are only our records
@@ -42,7 +46,7 @@ class Atomic:
         self.entries.close()
 
     def position(self) -> Position | None:
-        self._newest = self.at.ledger.position(self.at.key)
+        self._newest = self.target_partition.ledger.position(self.target_partition.key)
         return self._newest
 
     def follows(self, end: int, unexplained: int | None) -> None:
@@ -58,7 +62,7 @@ class Atomic:
         """The place of a chunk of so many records that has the target partition to itself. ``first`` and ``last`` are
         the acknowledged offsets of its ends, or `UNKNOWN`. Raises RefusedAt, ForeignWriter.
         """
-        target = self.at.key.target
+        target = self.target_partition.key.target
         if UNKNOWN in (first, last):
             error = KafkaError(KafkaError._TIMED_OUT, "the first and last record of a chunk were not acknowledged")
             raise self.records.error(error, "sending")
@@ -76,15 +80,15 @@ class Atomic:
     def check_between(self, first: int) -> None:
         """Raise ForeignWriter if a foreign record lies between our last commit and this target offset."""
         if first > self._known + self._marker:  # more than our control record lies between
-            self.at.refuse_foreign_records(self._known, first)
+            self.target_partition.refuse_foreign_records(self._known, first)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
-        ledger, key = self.at.ledger, self.at.key
+        ledger, key = self.target_partition.ledger, self.target_partition.key
         ledger.write(self.entries, key, replace(position, delivery=EXACTLY_ONCE))
         ledger.write(self.entries, key, replace(receipt, after=self._after))
         self.entries.commit()
         self._after = None
-        if receipt.parts and not receipt.spread:
+        if receipt.parts and not receipt.interleaved:
             self._known, self._marker = position.target_end, 1
 
     def promised(self, position: Position) -> Position:
@@ -97,7 +101,9 @@ class Atomic:
         """Commit the position as it was read last, alone. Return where that entry lies."""
         position = self._newest
         assert position is not None
-        return self.entries.commit_alone(lambda: self.at.ledger.write(self.entries, self.at.key, position))
+        return self.entries.commit_alone(
+            lambda: self.target_partition.ledger.write(self.entries, self.target_partition.key, position)
+        )
 
 
 class Ordered:
@@ -110,23 +116,27 @@ class Ordered:
     lost.
     """
 
-    def __init__(self, at: TargetPartition, delivery: Delivery) -> None:
-        self.at, self._delivery = at, delivery
-        what = str(at.key.source)
-        self.entries = AcknowledgedProducer("at_least_once", what, at.target, at.settings, at.deadline)
+    def __init__(self, target_partition: TargetPartition, delivery: Delivery) -> None:
+        self.target_partition, self._delivery = target_partition, delivery
+        what = str(target_partition.key.source)
+        self.entries = AcknowledgedProducer(
+            "at_least_once", what, target_partition.target, target_partition.settings, target_partition.deadline
+        )
         self.records = self.entries
         if delivery in LOSSY:
-            self.records = AcknowledgedProducer(delivery, what, at.target, at.settings, at.deadline)
+            self.records = AcknowledgedProducer(
+                delivery, what, target_partition.target, target_partition.settings, target_partition.deadline
+            )
         self._newest: Position | None = None  # the position as this session knows it
         self._known = 0  # where the records of the next chunk may begin
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
 
     def fence(self) -> None:
         """End the transactions of this key, if the last one who wrote its position had any."""
-        at = self.at
-        known = at.ledger.position(at.key)
-        if known is not None and known.delivery == EXACTLY_ONCE:
-            with closing(Atomic(at)) as earlier:
+        target_partition = self.target_partition
+        position = target_partition.ledger.position(target_partition.key)
+        if position is not None and position.delivery == EXACTLY_ONCE:
+            with closing(Atomic(target_partition)) as earlier:
                 earlier.fence()
         self.entries.fence()
 
@@ -135,7 +145,7 @@ class Ordered:
         self.entries.close()
 
     def position(self) -> Position | None:
-        self._newest = self.at.ledger.position(self.at.key)
+        self._newest = self.target_partition.ledger.position(self.target_partition.key)
         return self._newest
 
     def follows(self, end: int, unexplained: int | None) -> None:
@@ -153,7 +163,7 @@ class Ordered:
         if self._newest is not None and self._newest.delivery == EXACTLY_ONCE:
             self._newest = self.promised(self._newest)
             self.entries.begin()
-            self.at.ledger.write(self.entries, self.at.key, self._newest)
+            self.target_partition.ledger.write(self.entries, self.target_partition.key, self._newest)
             self.entries.commit()
 
     def lies(self, sent: int, first: int, last: int) -> OffsetRange:  # noqa: ARG002  # they may be lost
@@ -162,15 +172,15 @@ class Ordered:
         """
         start, self._known = self._known, self._known + sent
         if self._delivery not in LOSSY:
-            self._known = max(self._known, self.at.high_watermark())
+            self._known = max(self._known, self.target_partition.high_watermark())
         return OffsetRange(start, self._known)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt, and when it is acknowledged the new position. Raises Fenced if another copier did;
         OutOfTime if the range was given up, because it may be dealt to another copier then.
         """
-        ledger, key = self.at.ledger, self.at.key
-        self.at.deadline.check_stopped(f"{key.source}: committing")
+        ledger, key = self.target_partition.ledger, self.target_partition.key
+        self.target_partition.deadline.check_stopped(f"{key.source}: committing")
         if ledger.position(key) != self._newest:
             raise Fenced(
                 f"{key.source}: another copier has written a position since this one read it",

@@ -48,6 +48,8 @@ class Ends:
     def placement(self, sent: int, digest: str) -> KafkaSegments:
         if not sent:
             return KafkaSegments()
-        at = self.how.lies(sent, self._first, self._last)
-        segment = Segment(partition=self.partition, first=at.from_, last=at.until - 1, count=sent, digest=digest)
+        between = self.how.lies(sent, self._first, self._last)
+        segment = Segment(
+            partition=self.partition, first=between.from_, last=between.until - 1, count=sent, digest=digest
+        )
         return KafkaSegments((segment,))

@@ -106,7 +106,12 @@ class EachOffset:
     """
 
     def __init__(self, partition: PartitionSession, ids: Ids, partitioning: Partitioning) -> None:
-        self._at, self._sender, self._ids, self._partitioning = partition.at, partition.sender, ids, partitioning
+        self._at, self._sender, self._ids, self._partitioning = (
+            partition.target_partition,
+            partition.sender,
+            ids,
+            partitioning,
+        )
 
     @cached_property
     def _partitioner(self) -> Partitioner:

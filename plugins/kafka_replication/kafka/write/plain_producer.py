@@ -58,7 +58,7 @@ class AcknowledgedProducer(Sender):
     ) -> None:
         super().__init__(what, target, settings, deadline)
         self.undelivered = 0  # records that the client knows to be lost; only without acknowledgements it goes on then
-        self.tell = self.not_delivered
+        self.on_delivery = self.not_delivered
         self._delivery: Delivery = delivery
         self._failed: KafkaError | None = None
         self._entries: list[tuple[str, int, bytes, bytes | None]] = []

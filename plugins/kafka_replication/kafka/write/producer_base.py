@@ -36,7 +36,7 @@ class Sender(ABC):
         self._topics = set[str]()  # to which it has written
         # Told of each record that was not delivered, where these are counted. None with transactions: when one is
         # fenced, the client calls back with an exception pending, and a Python call in there raises it (seen).
-        self.tell: Callable[[KafkaError | None, Message], None] | None = None
+        self.on_delivery: Callable[[KafkaError | None, Message], None] | None = None
         self.sent = 0  # records of the chunk at work, with those that are about to be sent
 
     @abstractmethod

@@ -12,13 +12,13 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 class PartitionSession:
     """One session of a key's own producers, which commits as its `Commit` does."""
 
-    def __init__(self, at: TargetPartition, how: Commit) -> None:
-        self.at, self.how = at, how
-        self.key, self.transaction, self.sender = at.key, how.entries, how.records
+    def __init__(self, target_partition: TargetPartition, how: Commit) -> None:
+        self.target_partition, self.how = target_partition, how
+        self.key, self.transaction, self.sender = target_partition.key, how.entries, how.records
 
     @property
     def ledger(self) -> Ledger:
-        return self.at.ledger
+        return self.target_partition.ledger
 
     def fence(self) -> None:
         """End what earlier sessions of this key left open. Where there are transactions, none of them commits later."""
@@ -33,7 +33,7 @@ class PartitionSession:
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target topic still has this id."""
-        self.at.check_ids(ids)
+        self.target_partition.check_ids(ids)
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target does not have what the position says.
@@ -41,10 +41,10 @@ class PartitionSession:
         A session without transactions may have left records behind the position, and a profile that loses records may
         have fewer: who reads them back judges them. What was read back is there in any profile.
         """
-        ours, end = position.target_end, self.at.end()
+        ours, end = position.target_end, self.target_partition.end()
         check_end(self.key.target, end, self._read_back_until(position) if position.delivery in LOSSY else ours)
         if position.delivery == EXACTLY_ONCE:
-            self.at.refuse_foreign_records(ours, end)
+            self.target_partition.refuse_foreign_records(ours, end)
             self.how.follows(end, None)
         else:
             self.how.follows(end, min(ours, end))

@@ -47,14 +47,14 @@ class KafkaSink:
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
     ) -> AbstractContextManager[KafkaSinkSession]:
-        at = TargetPartition(
+        opened = TargetPartition(
             key=key,
             target=self._target,
             settings=self._settings,
             deadline=self._deadline,
             shared_ledger=self._ledger,
         )
-        return closing(compose(at, ids, aside, self._delivery, self._partitioning))
+        return closing(compose(opened, ids, aside, self._delivery, self._partitioning))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         chosen: Mapping[combinations.Axis, Collection[str]] = {
@@ -84,7 +84,7 @@ def _rewrites(config: Mapping[str, str]) -> str | None:
 
 
 def compose(
-    at: TargetPartition, ids: Ids, aside: SetAside | None, delivery: Delivery, partitioning: Partitioning
+    target_partition: TargetPartition, ids: Ids, aside: SetAside | None, delivery: Delivery, partitioning: Partitioning
 ) -> KafkaSinkSession:
     """Put a session together: what commits, how records lie on the target, and whether it takes whole batches.
 
@@ -100,10 +100,10 @@ def compose(
     """
     if delivery != EXACTLY_ONCE:
         assert partitioning.sole
-        partition = PartitionSession(at, Ordered(at, delivery))
+        partition = PartitionSession(target_partition, Ordered(target_partition, delivery))
         return KafkaSinkSession(partition, FirstAndLast(partition), ids, aside)
-    atomic = Atomic(at)
-    partition = PartitionSession(at, atomic)
+    atomic = Atomic(target_partition)
+    partition = PartitionSession(target_partition, atomic)
     if partitioning.sole:
         return KafkaSinkSession(partition, FirstAndLast(partition), ids, aside, batches_in=atomic)
     from kafka_replication.kafka.write.multi_partition import EachOffset  # only a worker that needs it loads it
@@ -115,5 +115,5 @@ def session_of(
     key: PartitionKey, target: clients.ClientConfig, settings: Copy, deadline: Deadline, delivery: Delivery
 ) -> PartitionSession:
     """A new session of one partition in this profile, for ledger entries alone. The caller closes it."""
-    at = TargetPartition(key=key, target=target, settings=settings, deadline=deadline)
-    return PartitionSession(at, Atomic(at) if delivery == EXACTLY_ONCE else Ordered(at, delivery))
+    opened = TargetPartition(key=key, target=target, settings=settings, deadline=deadline)
+    return PartitionSession(opened, Atomic(opened) if delivery == EXACTLY_ONCE else Ordered(opened, delivery))

@@ -45,7 +45,7 @@ class KafkaSinkSession:
         self._set_aside = 0  # records of this generation, as the newest position says
         self._lane: BatchLane | None = None  # carries whole batches; None: none was written yet
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
-        self._window = SendWindow(partition.at.settings.chunk_seconds / 4)
+        self._window = SendWindow(partition.target_partition.settings.chunk_seconds / 4)
         self._writer: ChunkWriter | BatchWriter | None = None
 
     @property
@@ -58,7 +58,7 @@ class KafkaSinkSession:
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:
-        return topics.config(self._partition.at.admin, self._partition.key.target_topic)
+        return topics.config(self._partition.target_partition.admin, self._partition.key.target_topic)
 
     @property
     def throttled(self) -> float:
@@ -66,7 +66,7 @@ class KafkaSinkSession:
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
-        largest = batch_size(self._partition.at.target, self._largest_batch())
+        largest = batch_size(self._partition.target_partition.target, self._largest_batch())
         self._partition.sender.options["batch.size"] = largest
         self._partition.fence()
 
@@ -75,13 +75,13 @@ class KafkaSinkSession:
         limit = int(self._limits[SIZE])
         if self._aside is None or "quarantine" not in self._aside.policy.policies:
             return limit
-        admin, quarantine = self._partition.at.admin, self._aside.topic
+        admin, quarantine = self._partition.target_partition.admin, self._aside.topic
         there = topics.states(admin, [quarantine])
         return min(limit, int(topics.config(admin, quarantine)[SIZE])) if there else limit
 
     def position(self) -> Position | None:
         position = self._partition.position()
-        # Also what a session committed that was not told so.
+        # Also what a session committed that was not reported so.
         self._set_aside = 0 if position is None else position.set_aside
         return position
 
@@ -118,7 +118,7 @@ class KafkaSinkSession:
 
     def limits(self) -> TargetLimits:
         """The limits of the target topic, as it is configured now."""
-        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.at.target)
+        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target_partition.target)
 
     def _aside_writer(self) -> AsideWriter | None:
         if self._aside is None:
@@ -136,7 +136,7 @@ class KafkaSinkSession:
     def _quarantine_partitions(self) -> int:
         assert self._aside is not None
         name = self._aside.topic
-        there = topics.states(self._partition.at.admin, [name])
+        there = topics.states(self._partition.target_partition.admin, [name])
         if name not in there:
             raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
         return len(there[name].partitions)
@@ -168,4 +168,4 @@ def _new_lane(commit: Atomic) -> BatchLane:
     """The first batches come: learn what brokers know this session by. The position is written again for that."""
     from kafka_replication.kafka.write.batch_producer import BatchLane
 
-    return BatchLane(commit.at.key, commit.at.target, commit.entries, commit.write_again())
+    return BatchLane(commit.target_partition.key, commit.target_partition.target, commit.entries, commit.write_again())

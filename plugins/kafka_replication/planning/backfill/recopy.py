@@ -129,7 +129,7 @@ def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt],
     for receipt in cut:
         if wanted.within(receipt.range) and (remainder is None or remainder.chunk != receipt.range):
             why = "the source no longer has this range as it was copied"
-            if receipt.spread:
+            if receipt.interleaved:
                 why = "they lie in several partitions there, or between records of others"
             raise Refused(
                 f"{key.source}: only the first records of {receipt.range} are gone from {key.target_topic}, and {why}:"

@@ -20,9 +20,9 @@ from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit.failed_audit import audit_failed
 from kafka_replication.runs.audit.loss_audit import DeliveryAudit, delivered_window
-from kafka_replication.runs.audit.multi_partition_audit import Claim, SpreadAuditor, TargetRead, copied, name_of
+from kafka_replication.runs.audit.multi_partition_audit import Claim, MultiPartitionAuditor, TargetRead, copied, name_of
 from kafka_replication.runs.audit.sides import Sides, look
-from kafka_replication.runs.audit.unknown_partitions import lost_from_ledger
+from kafka_replication.runs.audit.unknown_partitions import unknown_to_ledger
 from kafka_replication.runs.run import Run
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import RecordReader
@@ -53,10 +53,11 @@ class AuditRequest:
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
-    keys, lost = sorted(key for key in run.view().positions if _asked(key, request)), lost_from_ledger(run, run.view())
-    told = tuple(result for key, result in lost.items() if _asked(key, request))
-    if not keys and told:
-        return AuditReport(run.replication.name, run.run_id, now(), told)
+    keys = sorted(key for key in run.view().positions if _asked(key, request))
+    unknown = unknown_to_ledger(run, run.view())
+    of_unknown = tuple(result for key, result in unknown.items() if _asked(key, request))
+    if not keys and of_unknown:
+        return AuditReport(run.replication.name, run.run_id, now(), of_unknown)
     if not keys:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
@@ -72,7 +73,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         run.replication.name,
         run.run_id,
         now(),
-        (*(_audit_partition(run, sides, key, request, read) for key in keys), *told),
+        (*(_audit_partition(run, sides, key, request, read) for key in keys), *of_unknown),
     )
 
 
@@ -112,7 +113,7 @@ def _claims(
 ) -> Mapping[TopicPartition, Sequence[Claim]]:
     """The parts of all chunks in the target topics that have chunks which `multi_partition_audit` compares."""
     claims: dict[TopicPartition, list[Claim]] = {}
-    spread = set[str]()
+    topics = set[str]()
     for key in keys:
         generation, topic = sides.view.positions[key].generation, sides.target.get(key.target_topic)
         for receipt in sides.receipts.all(key):
@@ -121,14 +122,14 @@ def _claims(
             asked = receipt.generation == generation and receipt.range.intersection(request.range) is not None
             for part in receipt.parts:
                 at = TopicPartition(key.target_topic, part.partition)
-                wanted = asked and receipt.spread
+                wanted = asked and receipt.interleaved
                 claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
-                spread |= {at.topic} if receipt.spread else set()
+                topics |= {at.topic} if receipt.interleaved else set()
         for entry, part in sides.retried(key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
-    known = claims.keys() | sides.ends.keys() | sides.failures.keys()
-    return {at: claims.get(at, []) for at in known if at.topic in spread}
+    places = claims.keys() | sides.ends.keys() | sides.failures.keys()
+    return {at: claims.get(at, []) for at in places if at.topic in topics}
 
 
 def _audit_partition(
@@ -149,8 +150,8 @@ def _audit_partition(
     result = PartitionAudit(key=key, generation=position.generation, range=range_, lost=listed({key: gaps}))
     result.verified_by = sides.view.level(key, position.generation)
     try:
-        lost = sides.view.lost(key, position.generation)
-        wanted = Coverage.of([*ranges, *position.coverage.within(request.range)]).subtract(lost)
+        given_up = sides.view.given_up(key, position.generation)
+        wanted = Coverage.of([*ranges, *position.coverage.within(request.range)]).subtract(given_up)
         result.given_back(sides.view.gone(key).subtract(position.coverage).within(request.range))
         expired = _expired(run, sides, result, wanted)
         work = _PartitionAuditor(
@@ -163,7 +164,7 @@ def _audit_partition(
             read=read,
         )
         work.all(complete=request.range == EVERYTHING)
-        read.tell_extra(result, sides.view.positions)
+        read.report_extra(result, sides.view.positions)
     except ReplicationError as e:
         result.errors.append(str(e))
     result.finish()
@@ -204,15 +205,15 @@ class _PartitionAuditor:
     def all(self, *, complete: bool) -> None:
         self._check_source()
         self._check_target_id()
-        self._spread()
-        plain = any(not receipt.spread for receipt in self.chosen)
+        self._interleaved()
+        plain = any(not receipt.interleaved for receipt in self.chosen)
         if (plain or (not self.chosen and self.run.replication.placing.sole)) and self._check_target():
             self._plain(complete=complete)
         audit_failed(self.run, self.sides, self.chosen, self.result)
 
-    def _spread(self) -> None:
+    def _interleaved(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
-        chosen = [receipt for receipt in self.chosen if receipt.spread]
+        chosen = [receipt for receipt in self.chosen if receipt.interleaved]
         if not chosen:
             return
         if self.key.target_topic in self.read.not_searched:
@@ -221,7 +222,7 @@ class _PartitionAuditor:
             raise _gone(self.key.target)
         stall, group = self.run.replication.copying.stall_timeout, consumer_group(self.run.replication.name)
         with closing(Cursor(self.run.clusters.source, group, self.key.source, stall)) as source:
-            auditor = SpreadAuditor(
+            auditor = MultiPartitionAuditor(
                 key=self.key,
                 read=self.read,
                 result=self.result,
@@ -243,7 +244,7 @@ class _PartitionAuditor:
             for receipt in self.sides.receipts.all(self.key)
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
-        chosen = [receipt for receipt in self.chosen if not receipt.spread]
+        chosen = [receipt for receipt in self.chosen if not receipt.interleaved]
         alone = [receipt for receipt in chosen if receipt.proof is Proof.BY_TRANSACTION]
         delivered = [receipt for receipt in chosen if receipt.proof is Proof.BY_WINDOW]
         retried = [range_ for _, part in self.sides.retried(key) for range_ in part.offsets]

@@ -58,21 +58,23 @@ class DeliveryAudit:
 
         A chunk that can no longer be made from the source is compared with its receipt.
         """
-        known = [receipt for receipt in receipts if self._can_be_made(receipt)]
-        others = [receipt for receipt in receipts if receipt not in known]
+        reproducible = [receipt for receipt in receipts if self._can_be_made(receipt)]
+        others = [receipt for receipt in receipts if receipt not in reproducible]
         for receipt in others:
             self._by_receipt(receipt)
         result, stretches = self.result, stretches.subtract(claimed(others))
         result.chunks += len(receipts)
-        result.by_content += sum(receipt.range.span for receipt in known)
-        sent = chain.from_iterable(map(self._made, in_target_order(known)))
+        result.by_content += sum(receipt.range.span for receipt in reproducible)
+        sent = chain.from_iterable(map(self._made, in_target_order(reproducible)))
         matched = match(sent, chain.from_iterable(map(self.target.seen, stretches)), ordered=False)
-        near = chain.from_iterable(self._around(known, range_) for range_ in near_to(known, self.readable))
+        near = chain.from_iterable(
+            self._around(reproducible, range_) for range_ in near_to(reproducible, self.readable)
+        )
         copies, foreign = attribute(matched.extra, near)
         counted = min(len(foreign), sum(receipt.duplicates for receipt in others))  # which ones, nothing tells any more
         result.duplicates += len(copies) + counted
         result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in foreign[counted:])
-        self._lost(known, sorted({record.offset for record in matched.lost}))
+        self._add_lost(reproducible, sorted({record.offset for record in matched.lost}))
 
     def _can_be_made(self, receipt: Receipt) -> bool:
         there = receipt.range.intersection(self.readable) == receipt.range
@@ -103,7 +105,7 @@ class DeliveryAudit:
         if not equals(total, receipt):
             self.result.differ_by_receipt(receipt, total.count)
 
-    def _lost(self, receipts: Sequence[Receipt], lost: Sequence[int]) -> None:
+    def _add_lost(self, receipts: Sequence[Receipt], lost: Sequence[int]) -> None:
         """Add lost records as differences, but for those that verification has counted already."""
         of = defaultdict[OffsetRange, list[int]](list)
         for offset in lost:

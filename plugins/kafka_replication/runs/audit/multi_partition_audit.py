@@ -52,7 +52,7 @@ class Claim:
             return None
         try:
             return record_digest_for(self.receipt)()
-        except LedgerUnreadable:  # told where the chunk is compared
+        except LedgerUnreadable:  # reported where the chunk is compared
             return None
 
 
@@ -103,9 +103,9 @@ class TargetRead:
             else:
                 self.further[at] = self.further.get(at, 0) + 1
 
-    def tell_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
-        """Add the records of nobody that are told with this partition: those in the target partition of its number, and
-        with the first of ``keys`` those in further ones.
+    def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
+        """Add the records of nobody that are reported with this partition: those in the target partition of its number,
+        and with the first of ``keys`` those in further ones.
         """
         key = result.key
         numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}
@@ -137,10 +137,10 @@ def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choo
     by = placement.by
     said = Partitioning(name=by.name, map={key.source.partition: int(by.hash)} if by.name == MAP else {})
     try:
-        known = partitioner(said, key.source, range(by.partitions), cluster)
+        today = partitioner(said, key.source, range(by.partitions), cluster)
     except BadInput:
         return None
-    return known.choose if known.by.hash == by.hash else None
+    return today.choose if today.by.hash == by.hash else None
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpreadAuditor:
+class MultiPartitionAuditor:
     """Compares the chunks of one source partition with what was read of the target."""
 
     key: PartitionKey

@@ -12,16 +12,19 @@ from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.run import Run
 
 
-def lost_from_ledger(run: Run, view: LedgerView) -> Mapping[PartitionKey, PartitionAudit]:
+def unknown_to_ledger(run: Run, view: LedgerView) -> Mapping[PartitionKey, PartitionAudit]:
     """The partitions that have a watermark in the store and no position, each with an error that says what stands on
     the target. Nothing can be compared there: nothing says which records of the target are ours.
     """
-    lost = {key: mark for key, mark in run.store.watermarks(run.replication.name).items() if key not in view.positions}
-    there = _on_target(run, {key.target for key in lost})
-    return {key: _told(key, mark.generation, mark.offset, there.get(key.target)) for key, mark in sorted(lost.items())}
+    marks = run.store.watermarks(run.replication.name)
+    unknown = {key: mark for key, mark in marks.items() if key not in view.positions}
+    logs = _on_target(run, {key.target for key in unknown})
+    return {
+        key: _result(key, mark.generation, mark.offset, logs.get(key.target)) for key, mark in sorted(unknown.items())
+    }
 
 
-def _told(key: PartitionKey, generation: int, watermark: int, there: OffsetRange | None) -> PartitionAudit:
+def _result(key: PartitionKey, generation: int, watermark: int, there: OffsetRange | None) -> PartitionAudit:
     result = PartitionAudit(key=key, generation=generation, range=OffsetRange(0, 0))
     refusal = refusals.ledger_lost(key, watermark)
     standing = f"{key.target} on the target holds offsets {there}, and nothing says which of them are ours"

@@ -61,11 +61,11 @@ def failed_records(run: Run, view: LedgerView, selection: Selection) -> list[Fai
     keys = [key for key in view.positions if selection.of(key)]
     receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
     stored = {row.id: row for row in run.store.failed(run.replication.name) if selection.of(row.key)}
-    known: dict[PartitionKey, list[FailedRow]] = {key: [] for key in keys}
+    by_key: dict[PartitionKey, list[FailedRow]] = {key: [] for key in keys}
     for row in stored.values():
-        known.setdefault(row.key, []).append(row)
+        by_key.setdefault(row.key, []).append(row)
     rows = dict[FailedId, FailedRow]()
-    for key, some in known.items():
+    for key, some in by_key.items():
         of_key = rows_of(view, key, receipts if key in view.positions else None, some)
         rows |= {**of_key, **_found_in_quarantine(run, view, key, of_key)}
     store(run, (row for id_, row in rows.items() if row != stored.get(id_)))
@@ -88,8 +88,8 @@ def _found_in_quarantine(
     if key not in view.positions:
         return {}
     seconds, generation = run.replication.retention.history, view.positions[key].generation
-    known = sum(row.generation == generation and row.is_kept(seconds) for row in rows.values())
-    if _kept(view, key, seconds) <= known:
+    kept = sum(row.generation == generation and row.is_kept(seconds) for row in rows.values())
+    if _kept(view, key, seconds) <= kept:
         return {}
     with run.clusters.target.quarantine() as quarantine:
         found = [

@@ -164,10 +164,10 @@ def _text(action: Action, outcomes: Sequence[Outcome]) -> str:
 
 
 def _line(outcome: Outcome) -> str:
-    at = f"{outcome.row.key.source} offset {outcome.row.record.offset}"
+    record = f"{outcome.row.key.source} offset {outcome.row.record.offset}"
     if not outcome.done:
-        return f"{'STAYS' if outcome.row.is_open else outcome.row.state.upper()} {at}: {outcome.why}"
+        return f"{'STAYS' if outcome.row.is_open else outcome.row.state.upper()} {record}: {outcome.why}"
     if outcome.before:
-        return f"{outcome.row.state.upper()} {at}: {outcome.before}"
+        return f"{outcome.row.state.upper()} {record}: {outcome.before}"
     where = f" at {outcome.target}{', behind newer records' if outcome.behind_newer else ''}" if outcome.target else ""
-    return f"{outcome.row.state.upper()} {at}{where}"
+    return f"{outcome.row.state.upper()} {record}{where}"

@@ -59,20 +59,20 @@ def fenced(run: LeasedRun, view: LedgerView, key: PartitionKey) -> Iterator[Fenc
         yield Fenced(run=run, session=session, view=view, position=position)
 
 
-def left_of(at: Fenced, rows: Sequence[FailedRow], wanted: Sequence[str]) -> tuple[list[FailedRow], list[Outcome]]:
+def left_of(held: Fenced, rows: Sequence[FailedRow], wanted: Sequence[str]) -> tuple[list[FailedRow], list[Outcome]]:
     """The records about which can still be decided, and outcomes for the rest: those in a ``wanted`` state are done."""
-    view, key = at.view, rows[0].key
+    view, key = held.view, rows[0].key
     again = any(row.offset in view.given_back(key, row.generation) for row in rows)
-    known = rows_of(view, key, at.run.clusters.ledger.receipts({key: None}) if again else None, rows)
+    ours = rows_of(view, key, held.run.clusters.ledger.receipts({key: None}) if again else None, rows)
     left, done = list[FailedRow](), list[Outcome]()
-    for row in (known.get(row.id, row) for row in rows):
-        if row.generation != at.position.generation:
+    for row in (ours.get(row.id, row) for row in rows):
+        if row.generation != held.position.generation:
             done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
         elif row.state in wanted:
             done.append(Outcome(row=row, before=row.decided_by))
         elif not row.is_open:
             done.append(Outcome(row=row, why=f"it was {row.state} {row.decided_by}"))
-        elif row.id not in known:
+        elif row.id not in ours:
             done.append(Outcome(row=row, why="its range was given back to a backfill, which copies it again"))
         else:
             left.append(row)

@@ -74,13 +74,13 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
     """Give these records up. They stay where they are; nobody is asked about them again."""
 
     def one(view: LedgerView, key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
-        with fenced(run, view, key) as at:
-            left, outcomes = left_of(at, some, (DISCARDED,))
+        with fenced(run, view, key) as held:
+            left, outcomes = left_of(held, some, (DISCARDED,))
             yield from outcomes
             if left:
-                at.session.begin()
-                entry = _entry(at, DISCARDED, left, decision)
-                at.session.decide(at.position, entry)
+                held.session.begin()
+                entry = _entry(held, DISCARDED, left, decision)
+                held.session.decide(held.position, entry)
                 yield from _noted(run, left, entry)
 
     return _for_each(run, rows, one)
@@ -151,14 +151,14 @@ class _Retry:
     decision: Decision
     pipeline: Pipeline | None
     session: ExitStack  # closes the one that is open
-    at: Fenced | None = None  # None: none is open
+    held: Fenced | None = None  # None: none is open
 
     def all(self, rows: Sequence[FailedRow], unreadable: Iterable[FailedRow]) -> Iterator[Outcome]:
         """``unreadable`` are all records that could not be read, whatever became of them, as the store knows them."""
-        at = self._fence()
-        self.contents.look(self.run.clusters.source_admin, at.position.ids, _unreadable(at, self.key, unreadable))
-        left, done = left_of(at, rows, (RETRIED, NOT_VISIBLE))
-        refusal, cluster = at.session.refusal, at.position.ids.source_cluster
+        held = self._fence()
+        self.contents.look(self.run.clusters.source_admin, held.position.ids, _unreadable(held, self.key, unreadable))
+        left, done = left_of(held, rows, (RETRIED, NOT_VISIBLE))
+        refusal, cluster = held.session.refusal, held.position.ids.source_cluster
         yield from done
         chunk, size = list[_Content](), 0
         for row in left:
@@ -216,20 +216,20 @@ class _Retry:
                 yield from self._some(chunk[half:])
 
     def _fence(self) -> Fenced:
-        self.at = self.session.enter_context(fenced(self.run, self.before, self.key))
-        return self.at
+        self.held = self.session.enter_context(fenced(self.run, self.before, self.key))
+        return self.held
 
     def _end(self) -> None:
         """A session in which the target refused a record is over: all it can do is abort its transaction."""
         self.session.close()
-        self.at = None
+        self.held = None
 
     def _fence_again(self, rows: Sequence[FailedRow]) -> Fenced:
         """The next session, after a refusal. Somebody else may have come between the two: look again what is left."""
-        at = self._fence()
-        if len(left_of(at, rows, ())[0]) < len(rows):
+        held = self._fence()
+        if len(left_of(held, rows, ())[0]) < len(rows):
             raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
-        return at
+        return held
 
     def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
         self.run.check()
@@ -238,15 +238,15 @@ class _Retry:
             for record in content.written:
                 digest.add(*record[1:])
         rows = [content.row for content in chunk]
-        at = self.at or self._fence_again(rows)
-        session, position = at.session, at.position
+        held = self.held or self._fence_again(rows)
+        session, position = held.session, held.position
         session.check_target(position)
         writer = session.begin()
         writer.write([record for content in chunk for record in content.written])
         placement = writer.finish(digest.hexdigest())
         session.check_ids(position.ids)
         entry = replace(
-            _entry(at, RETRIED, rows, self.decision),
+            _entry(held, RETRIED, rows, self.decision),
             placement=placement,
             count=digest.count,
             digest=digest.hexdigest(),
@@ -255,7 +255,7 @@ class _Retry:
         )
         moved = _moved(position, placement)
         session.decide(moved, entry)
-        self.at = replace(at, position=moved)
+        self.held = replace(held, position=moved)
         noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
         return [
             replace(outcome, why=why, target=where, behind_newer=position.next_offset > outcome.row.offset + 1)
@@ -272,10 +272,10 @@ class _Retry:
             where = f"{self.key.target_topic} (by {self.run.replication.placing.name})"
             yield from (where if content.written else "" for content in chunk)
             return
-        at = entry.parts[0].first if entry.parts else 0
+        offset = entry.parts[0].first if entry.parts else 0
         for content in chunk:
-            yield f"{self.key.target} offset {at}" if content.written else ""
-            at += len(content.written)
+            yield f"{self.key.target} offset {offset}" if content.written else ""
+            offset += len(content.written)
 
     def _not_proven(self, entry: Handled) -> str:
         """The reason why it is not certain that what was committed is on the target as it was sent; empty if it is."""
@@ -300,14 +300,14 @@ class _Retry:
                     )
 
 
-def _unreadable(at: Fenced, key: PartitionKey, rows: Iterable[FailedRow]) -> Coverage:
+def _unreadable(held: Fenced, key: PartitionKey, rows: Iterable[FailedRow]) -> Coverage:
     """All offsets of a partition that could not be read when they were to be copied, whatever became of them.
 
     The store forgets what was decided, the ledger does not. It does not tell the kinds: they are read for nothing then.
     """
-    generation = at.position.generation
+    generation = held.position.generation
     unread = _offsets([row.offset for row in rows if (row.key, row.generation) == (key, generation)])
-    handled = at.view.handled_in(key, generation)
+    handled = held.view.handled_in(key, generation)
     return Coverage.of(range_ for entry in handled for range_ in entry.offsets).union(unread)
 
 
@@ -316,20 +316,20 @@ def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[Fail
         yield key, list(some)
 
 
-def _entry(at: Fenced, state: str, rows: Sequence[FailedRow], decision: Decision) -> Handled:
+def _entry(held: Fenced, state: str, rows: Sequence[FailedRow], decision: Decision) -> Handled:
     skipped = [row.record.offset for row in rows if row.state == SKIPPED]
     quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
     first = quarantined.union(_offsets(skipped)).ranges[0].from_
-    earlier = at.view.handled_in(rows[0].key, at.position.generation)
+    earlier = held.view.handled_in(rows[0].key, held.position.generation)
     return Handled(
-        generation=at.position.generation,
+        generation=held.position.generation,
         state=state,
         quarantined=quarantined,
         skipped=_offsets(skipped),
-        ids=at.position.ids,
+        ids=held.position.ids,
         by=decision.by,
         reason=decision.reason,
-        run_id=at.run.run_id,
+        run_id=held.run.run_id,
         time=now(),
         number=sum(entry.offsets.ranges[0].from_ == first for entry in earlier),
     )

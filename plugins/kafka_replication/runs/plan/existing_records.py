@@ -28,10 +28,10 @@ def already_there(run: Run, planned: Plan) -> list[Finding]:
     if run.replication.on_existing_target != "append" or not run.replication.placing.keeps:
         return []
     new = (one for one in planned.partitions if one.state is State.OPENING and one.copy)
-    return list(filter(None, (_told(run, one) for one in itertools.islice(new, PARTITIONS))))
+    return list(filter(None, (_finding(run, one) for one in itertools.islice(new, PARTITIONS))))
 
 
-def _told(run: Run, planned: PartitionPlan) -> Finding | None:
+def _finding(run: Run, planned: PartitionPlan) -> Finding | None:
     key = planned.key
     try:
         pair = _same_record(run, planned)
@@ -67,8 +67,8 @@ def _same_record(run: Run, planned: PartitionPlan) -> tuple[int, int] | None:
     if last is None:
         return None
     patience = offsets.Patience.within(run.replication.timeouts.request)
-    at, _ = offsets.at_time_each(clusters.source_admin, [key.source], last[1], patience)
-    first = max(at.get(key.source, planned.source_end), planned.start)
+    of_that_time, _ = offsets.at_time_each(clusters.source_admin, [key.source], last[1], patience)
+    first = max(of_that_time.get(key.source, planned.source_end), planned.start)
     with closing(Cursor(clusters.source, group, key.source, stall)) as source:
         around = OffsetRange(min(first, planned.source_end), min(first + AROUND, planned.source_end))
         same = (record[0] for record in source.content(around) if record[1:] == last[1:])

@@ -21,7 +21,7 @@ from kafka_replication.runs.plan.target_topics import quarantine_to_create, to_c
 from kafka_replication.runs.run import Run
 from kafka_replication.targets.port import ToCreate
 
-# A denied right is told at once. While a coordinator is away, its group is asked for again and again.
+# A denied right is reported at once. While a coordinator is away, its group is asked for again and again.
 GROUP_SECONDS = 2.0
 
 

@@ -27,7 +27,7 @@ from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
 from kafka_replication.runs.plan.looking import asked, log_findings, look, raise_findings, to_look_at
-from kafka_replication.runs.plan.previewing import told
+from kafka_replication.runs.plan.previewing import with_missing_rights
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.target_topics import create_quarantine, create_targets
 from kafka_replication.runs.replicate.fencing import fence_stale_producers
@@ -65,10 +65,10 @@ def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Pla
         run.check_pipeline()
         partitioner.check(run.replication.placing)
         fence_stale_producers(run)
-        known, outdated = planned_before(run)
-        return known if known is not None else store_plan(run, kind, plan_(), outdated)
+        stored, outdated = planned_before(run)
+        return stored if stored is not None else store_plan(run, kind, plan_(), outdated)
     except NotAuthorized as error:
-        raise told(run, error) from error
+        raise with_missing_rights(run, error) from error
 
 
 def _held(run: LeasedRun, run_plan: Plan) -> Plan:
@@ -107,14 +107,14 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     if not stored.plan:
         log.info("run %s succeeded before, and its plan was deleted; planning it again", run.run_id)
         return None, stored.plan
-    known, view = plan_codec.decode(stored.plan, run.run_id), run.view()
-    reset = (p.key for p in known.partitions if p.key in view.positions and not view.position(p.key, p.generation))
+    plan, view = plan_codec.decode(stored.plan, run.run_id), run.view()
+    reset = (p.key for p in plan.partitions if p.key in view.positions and not view.position(p.key, p.generation))
     key = next(reset, None)
     if key is not None:
         log.warning("run %s was planned before %s was reset; planning it again", run.run_id, key)
         return None, stored.plan
     log.info("run %s was planned before; continuing with its plan", run.run_id)
-    return known, None
+    return plan, None
 
 
 def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None) -> Plan:
@@ -150,11 +150,11 @@ def ready(run: LeasedRun, demand: Demand, before: Planned | None = None) -> Plan
     Raises PreflightFailed, Refused.
     """
     first = before.world if before is not None else looked_and_asked(run, demand)
-    known: World | None = first
+    unused: World | None = first
 
     def opened() -> Planned:
-        nonlocal known
-        world, known = known or look(run, demand, first.answers), None  # another attempt looks anew
+        nonlocal unused
+        world, unused = unused or look(run, demand, first.answers), None  # another attempt looks anew
         return _ready(run, demand, world, before)
 
     planned = run.retry("opening", opened)
@@ -177,8 +177,8 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     if not demand.opens_live:
         raise_refused(opening)  # before one is opened, at the start of its range
     notes = _notes_of(run, opening)
-    after, refused = open_new(run, world, opening, live=demand.opens_live)
-    planned = before if after is world else defended(run, demand.plan(run, after, before.ranges))
+    opened, refused = open_new(run, world, opening, live=demand.opens_live)
+    planned = before if opened is world else defended(run, demand.plan(run, opened, before.ranges))
     run_plan = _refusing(planned.plan, refused)
     if demand.whole:
         raise_refused(run_plan)

@@ -68,7 +68,7 @@ def missing_rights(run: Run) -> list[Finding]:
     return [*(right for found in for_topics for right in found), *rights.missing_for_all(run.replication, snapshot)]
 
 
-def told(run: Run, error: NotAuthorized) -> NotAuthorized:
+def with_missing_rights(run: Run, error: NotAuthorized) -> NotAuthorized:
     """The error with every right that is missing now: a broker names the first one, and not what it is good for."""
     try:
         found = list(dict.fromkeys((f"{right.where}: {right.what}", right.remedy) for right in missing_rights(run)))

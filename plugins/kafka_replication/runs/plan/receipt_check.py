@@ -26,9 +26,9 @@ def defended(run: Run, planned: P) -> P:
     partition's generation are read.
     """
     run_plan, view = planned.plan, as_compared(planned.world.view, planned.world.snapshot)
-    known = run.watermarks(view)
+    in_store = run.watermarks(view)
     wanted = {
-        partition.key: view.receipts_from(partition.key) if partition.key in known else position.receipts_from
+        partition.key: view.receipts_from(partition.key) if partition.key in in_store else position.receipts_from
         for partition in run_plan.to_copy
         if (position := view.position(partition.key, partition.generation)) is not None
     }

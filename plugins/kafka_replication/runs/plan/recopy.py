@@ -106,14 +106,14 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     cut = next((receipt for receipt in receipts if is_gone_in_part(receipt, entry)), None)
     if (
         cut is None
-        or cut.spread
+        or cut.interleaved
         or len(cut.parts) != 1
         or cut.transform
         or cut.filtered + cut.quarantined + cut.skipped
     ):
         return None
     (part,) = cut.parts
-    lost = entry.target_start - part.first
+    removed = entry.target_start - part.first
     stall, group = run.replication.copying.stall_timeout, consumer_group(key.replication)
     rest = Fingerprint()  # what is left of a batch has no digest of batches
     try:
@@ -121,9 +121,9 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
         with closing(Cursor(run.clusters.source, group, key.source, stall)) as source:
             if isinstance(whole, BatchDigest):
                 source.add_to(whole, cut.range)
-                first = _digested(source.read(cut.range), None, rest, lost)
+                first = _digested(source.read(cut.range), None, rest, removed)
             else:
-                first = _digested(source.read(cut.range), whole, rest, lost)
+                first = _digested(source.read(cut.range), whole, rest, removed)
     except (ReplicationError, SystemError) as error:  # the latter for a record that the client cannot decode
         log.warning("%s %s: which part of it is gone was not found out: %s", key.source, cut.range, error)
         return None
@@ -150,16 +150,16 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     return Remainder(cut.range, first, receipt)
 
 
-def _digested(records: Iterator[Any], whole: RecordDigest | None, rest: Fingerprint, lost: int) -> int | None:
-    """Add all records to ``whole``, if there is one, and those after the first ``lost`` to ``rest``. Returns the offset
-    of the first of these.
+def _digested(records: Iterator[Any], whole: RecordDigest | None, rest: Fingerprint, removed: int) -> int | None:
+    """Add all records to ``whole``, if there is one, and those after the first ``removed`` to ``rest``. Returns the
+    offset of the first of these.
     """
     first = None
     for number, message in enumerate(records):
         fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
         if whole is not None:
             whole.add(*fields)
-        if number >= lost:
+        if number >= removed:
             rest.add(*fields)
             first = offset_of(message) if first is None else first
     return first

@@ -144,17 +144,17 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         # Receipts of copies that are gone were deleted when a part of these was given back.
         expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
-        lost = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
-        if lost is None:  # the copies were verified, and then removed from the target
-            lost = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
-            lost = lost or next(iter(planned.missed), None)
-        if lost is None:
+        unverifiable = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
+        if unverifiable is None:  # the copies were verified, and then removed from the target
+            unverifiable = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
+            unverifiable = unverifiable or next(iter(planned.missed), None)
+        if unverifiable is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
                 " can be verified",
                 "run again",
             )
-        _check_exact(key, approval.range, lost)
+        _check_exact(key, approval.range, unverifiable)
         gap = _gap(run, approval, position.generation, "unverifiable", position.ids)
         session.move(position, gap)
     return gap
@@ -199,15 +199,15 @@ def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Ap
     return gap
 
 
-def _check_exact(key: PartitionKey, range_: OffsetRange, lost: OffsetRange | None) -> None:
-    if lost is None:
+def _check_exact(key: PartitionKey, range_: OffsetRange, gap: OffsetRange | None) -> None:
+    if gap is None:
         raise GapFound(
             f"{key.source}: every offset after the position can be read", "run again: there is no gap to approve"
         )
-    if range_ != lost:
+    if range_ != gap:
         raise GapFound(
-            f"{key.source}: the approval is for {range_}, but exactly {lost} are lost",
-            f"to give up these offsets: {commands.approve_gap(key, lost)}",
+            f"{key.source}: the approval is for {range_}, but exactly {gap} are lost",
+            f"to give up these offsets: {commands.approve_gap(key, gap)}",
         )
 
 

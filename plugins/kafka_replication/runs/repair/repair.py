@@ -140,7 +140,7 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
     generation = position.generation
     chunks: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
     coverage = Coverage.of(receipt.range for receipt in chunks)
-    coverage = coverage.union(view.lost(key, generation)).union(view.unproven(key, generation))
+    coverage = coverage.union(view.given_up(key, generation)).union(view.unproven(key, generation))
     passed = position.next_offset
     if entry := view.removal(key, generation):
         coverage, passed = coverage.union(entry.coverage), max(passed, entry.passed)
@@ -190,11 +190,11 @@ def _set_aside(chunks: Iterable[Receipt]) -> dict[str, Any]:
 def _ends(key: PartitionKey, position: Position, entries: Sequence[Receipt | Handled]) -> dict[str, Any]:
     """The ends of our records on the target, as these entries prove them."""
     ends = target_ends(entries)
-    spread = [receipt.placement.by for receipt in entries if isinstance(receipt.placement, KafkaPartitions)]
-    if spread and spread[-1].name != KEEP:
+    partitioned = [receipt.placement.by for receipt in entries if isinstance(receipt.placement, KafkaPartitions)]
+    if partitioned and partitioned[-1].name != KEEP:
         recorded = position.ends(key.source.partition) if position.spread else {}
-        proven = (ends.get(number, recorded.get(number, 0)) for number in range(spread[-1].partitions))
-        return {"spread": Spread(spread[-1], tuple(proven))}
+        proven = (ends.get(number, recorded.get(number, 0)) for number in range(partitioned[-1].partitions))
+        return {"spread": Spread(partitioned[-1], tuple(proven))}
     return {"target_end": ends.get(key.source.partition, 0) or position.target_end}
 
 

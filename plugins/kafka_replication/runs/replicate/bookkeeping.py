@@ -77,12 +77,12 @@ class Bookkeeper:
             self.answers[result.key] = result
             if result.copied is not None:
                 earlier = self._copied.get(result.key)
-                self._copied[result.key] = result.copied.after(earlier) if earlier else result.copied
+                self._copied[result.key] = result.copied.joined_to(earlier) if earlier else result.copied
                 _say_throttled(result.copied)
                 _say_failed(result.copied)
             if result.read_back is not None:
                 before = self._read_back.get(result.key)
-                self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
+                self._read_back[result.key] = result.read_back.joined_to(before) if before else result.read_back
         self._record([result.key for result in results if result.copied is not None])
         read = [result.read_back for result in results if result.read_back]
         verified = [result for result in read if result.verified or result.judged]
@@ -163,10 +163,10 @@ class Bookkeeper:
     def _entry(self, view: LedgerView, result: VerifyResult) -> Verified:
         """The entry about what is verified with this result."""
         run, key, generation = self._run, result.key, self._generations[result.key]
-        known, level = view.read_back(key, generation), run.replication.verify.level
+        read_back, level = view.read_back(key, generation), run.replication.verify.level
         entry = view.verified_with(key, generation, result.verified, level=level, run_id=run.run_id, time=now())
         entry = replace(entry, receipts_from=result.receipts_from, judged_until=result.judged_until)
-        if not result.verified.subtract(known):  # written before, by an attempt that did not hear of it
+        if not result.verified.subtract(read_back):  # written before, by an attempt that did not hear of it
             return entry
         return replace(
             entry,

@@ -23,7 +23,9 @@ from kafka_replication.runtime.events import Event, log_event
 log = logging.getLogger(__name__)
 PAUSE = 2.0  # seconds between two readings
 LOG_EVERY = 10.0
-LONG = 4.0  # seconds for which a transaction may be open in the ledger before it is told: an entry is committed at once
+LONG = (
+    4.0  # seconds for which a transaction may be open in the ledger before it is shown: entries are committed at once
+)
 PATIENCE = 5.0  # seconds that the end of a job may wait for the last reading
 OpenLedger = Callable[[], AbstractContextManager[Ledger]]
 
@@ -103,29 +105,29 @@ class Watch:
                     self._bytes += receipt.bytes
                     self._throttled += receipt.throttled
         self._receipts_from |= read.ends
-        at = time.monotonic()
-        progress = self._pace.progress(at, standing, self._records, self._bytes, self._throttled)
+        moment = time.monotonic()
+        progress = self._pace.progress(moment, standing, self._records, self._bytes, self._throttled)
         if _committed(progress) != _committed(self._last):
             return progress
-        return replace(progress, waiting=self._hindrance.look(ledger, at))
+        return replace(progress, waiting=self._hindrance.look(ledger, moment))
 
     def _publish(self, progress: Progress, *, last: bool) -> None:
-        at = time.monotonic()
+        moment = time.monotonic()
         is_new = _committed(progress) != _committed(self._last) or progress.waiting != self._waiting
-        if last or is_new or at - self._stored >= LOG_EVERY:
+        if last or is_new or moment - self._stored >= LOG_EVERY:
             done = progress.ranges_done, progress.offsets_done
             if done != self._done:
                 self._moved, self._done = now(), done
             document = {**progress.as_json(), "at": now(), "moved": self._moved}
             self._run.store.record_progress(self._run.run_id, json.dumps(document))
-            self._stored, self._last = at, progress
+            self._stored, self._last = moment, progress
         if progress.waiting is not None and progress.waiting != self._waiting:
             log.warning("%s: waits for %s", self._run.replication.name, progress.waiting)
         self._waiting = progress.waiting
         if self._run.show is not None:
             self._run.show(progress)
-        elif last or at - self._said >= LOG_EVERY:
-            self._said = at
+        elif last or moment - self._said >= LOG_EVERY:
+            self._said = moment
             log_event(log, logging.INFO, Event.PROGRESS, "%s: %s", self._run.replication.name, progress)
 
     def _warn(self, problem: Exception) -> None:

@@ -265,8 +265,8 @@ def _without_result(task: RangeTask, end: JobEnd) -> RangeResult:
     if task.copy is not None:
         copied = CopyResult(key=task.key, range=task.copy.range, error=error, remedy=remedy, retriable=end.retriable)
         return RangeResult(key=task.key, copied=copied)
-    lost = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=end.retriable)
-    return RangeResult(key=task.key, read_back=lost)
+    unread = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=end.retriable)
+    return RangeResult(key=task.key, read_back=unread)
 
 
 def _slice_text(

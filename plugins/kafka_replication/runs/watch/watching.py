@@ -115,16 +115,16 @@ class Watcher:
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
             observed = Observation(causes=(*cluster, *_of_run(store, reported)), judged=_NOTHING)
-            return store, self._settle(store, _Seen(observed, None))
+            return store, self._decide(store, _Seen(observed, None))
 
         try:
             opened, decision = _within(STORE_SHARE * self.budget, remembered)
             with closing(opened) as store:
-                self._tell(store, decision, until.left)
+                self._send(store, decision, until.left)
                 return decision
         except ReplicationError as away:
             log.warning("%s: the store cannot be used: %s", self.replication.name, away)
-            return self._tell_without_store(away, (*cluster, reported), until.left)
+            return self._report_without_store(away, (*cluster, reported), until.left)
 
     def look(self) -> Decision:
         """Look once, send the alerts that are due, and return the decision.
@@ -135,13 +135,13 @@ class Watcher:
         name = self.replication.name
         try:
             with closing(self.open_store()) as store:
-                decision = self._settle(store, self._observe(store))
-                self._tell(store, decision)
+                decision = self._decide(store, self._observe(store))
+                self._send(store, decision)
                 healed = self._store_answers()
                 return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
         except ReplicationError as problem:
             log.warning("%s: the store cannot be used: %s", name, problem)
-            return self._tell_without_store(problem)
+            return self._report_without_store(problem)
 
     def _observe(self, store: WatermarkStore) -> _Seen:
         seen, of_runs = RunsSeen(), _NOTHING
@@ -227,14 +227,14 @@ class Watcher:
             failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
         return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
 
-    def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
-        def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
+    def _decide(self, memory: AlertMemory, seen: _Seen) -> Decision:
+        def decide_now(open_: Sequence[OpenCause], now: datetime) -> Decision:
             observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
             return decide(open_, observed, now, timedelta(seconds=self.budget), tuple(self._channels()))
 
-        return memory.settle_causes(self.replication.name, settle)
+        return memory.update_causes(self.replication.name, decide_now)
 
-    def _tell(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
+    def _send(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
         if not decision.alerts:
             return
         name, link = self.replication.name, self.orchestrator.link if self.orchestrator else _unknown
@@ -253,7 +253,7 @@ class Watcher:
         by_connection = () if connection is None else (_ByConnection(connection, self.connections),)
         return channels.by_name((*self.more, *by_connection) or (LogChannel(),))
 
-    def _tell_without_store(
+    def _report_without_store(
         self, problem: ReplicationError, reported: Sequence[Cause] = (), seconds: float | None = None
     ) -> Decision:
         cause = Cause(
@@ -262,18 +262,18 @@ class Watcher:
             remedy=problem.remedy,
             patience=self.replication.alerts.stalled_after if problem.retriable else 0,
         )
-        decision = self._settle(
+        decision = self._decide(
             self.fallback, _Seen(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), None)
         )
-        self._tell(self.fallback, decision, seconds)
+        self._send(self.fallback, decision, seconds)
         return decision
 
     def _store_answers(self) -> tuple[Alert, ...]:
         """Heal the causes that the file remembers of a store that was away."""
         if not self.fallback.open_causes(self.replication.name):
             return ()
-        decision = self._settle(self.fallback, _Seen(Observation(), None))
-        self._tell(self.fallback, decision)
+        decision = self._decide(self.fallback, _Seen(Observation(), None))
+        self._send(self.fallback, decision)
         return decision.alerts
 
 

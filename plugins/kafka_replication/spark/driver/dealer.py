@@ -197,7 +197,7 @@ class Dealer:
 
     def _hand_over(self, result: RangeResult) -> None:
         begun = self._begun.get(result.key)
-        self._deliver(result.after(begun) if begun else result)
+        self._deliver(result.joined_to(begun) if begun else result)
 
     def _deal_single(self, tasks: Iterable[RangeTask]) -> None:
         for task in tasks:
