@@ -101,7 +101,7 @@ PROFILES = {
     # Several batches in a chunk of some 40 records, and several chunks in a range.
     "batch": Profile(
         leaves_out={"target-retention-of-old-records": "its one batch is one chunk, so no run dies between two"},
-        copy={"engine": "batch", "least_batch_bytes": 0},
+        copy={"engine": "batch"},
         load={"batch.num.messages": 10},
     ),
     "by_key": Profile(BY_KEY, leaves_out=OF_ONE_PARTITION),

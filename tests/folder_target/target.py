@@ -95,7 +95,7 @@ class FolderSink:
     ) -> AbstractContextManager[FolderSession]:
         return closing(FolderSession(key, self._journal, self._ledger, ids, aside))
 
-    def why_not_batches(self, topic: str) -> str | None:
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return f"the folder {topic} takes records"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[FolderVerifier]:

@@ -16,7 +16,7 @@ from tests.support.scenario import Scenario, numbered
 
 def errors(scene: Scenario, **more: Any) -> list[str]:
     run = open_run(scene.replication(**more), scene.connections, scene.store, "check")
-    return [f"{found.where}: {found.what}" for found in checking.check(run) if found.severity == "error"]
+    return [f"{found.where}: {found.what}" for found in checking.check(run).findings if found.severity == "error"]
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_what_the_client_would_change_is_refused_by_name(scene: Scenario, kind: 
     assert UNFAITHFUL[kind](scene.source.bootstrap, scene.topic) == 30
     scene.source.produce(scene.topic, numbered(30, 100))
     scene.source.produce(scene.topic, numbered(40), 1)
-    report = scene.run(copy={"chunk_records": 20})
+    report = scene.run(copy={"engine": "record", "chunk_records": 20})
     assert report.outcome == "failed"
     error = only(report, 0).error or ""
     assert f"{scene.topic}-0" in error and "offset 30" in error and "cannot be copied unchanged" in error, error

@@ -33,33 +33,37 @@ def finished(scene: Scenario, **more: Any) -> None:
     scene.assert_copied()
 
 
-@pytest.mark.parametrize("least", [0, 64 << 10], ids=["any", "large"])
+@pytest.mark.parametrize("engine", ["batch", "auto"])
 @pytest.mark.parametrize("most", [120, 151, 150])
-def test_a_range_that_begins_or_ends_inside_of_its_batch(scene: Scenario, most: int, least: int) -> None:
+def test_a_range_that_begins_or_ends_inside_of_its_batch(scene: Scenario, most: int, engine: str) -> None:
     produced(scene, timestamp=0)
-    finished(scene, copy={"engine": "batch", "least_batch_bytes": least}, max_records_per_run=most)
+    finished(scene, copy={"engine": engine}, max_records_per_run=most)
     assert "batch/1" in {engine for _, engine in engines(scene)}
 
 
-@pytest.mark.parametrize("name", [b"a\xff", b"a\0b"], ids=["not UTF-8", "NUL"])
-def test_odd_header_names(scene: Scenario, name: bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [(b"a\xff", "batch"), (b"a\xff", "auto"), (b"a\0b", "batch")],
+    ids=["not UTF-8", "not UTF-8, in the middle of a chunk", "NUL"],
+)
+def test_odd_header_names(scene: Scenario, name: bytes, engine: str) -> None:
     produced(scene, headers=((name, b"content"),))
-    finished(scene, copy=BATCHES, max_records_per_run=120)
+    finished(scene, copy={"engine": engine, "chunk_records": 40}, max_records_per_run=120)
     assert any(name in records for _, records in stored(scene.target, scene.topic))  # a client does not show a NUL
 
 
 def test_the_remedy_of_the_record_engine_works_where_the_partition_stands(scene: Scenario) -> None:
     produced(scene, timestamp=0)
-    line = only(scene.run())
+    line = only(scene.run(copy={"engine": "record"}))
     assert "offset 150" in (line.error or "") and "copy.engine: batch" in line.remedy
     assert scene.position().next_offset == 150
-    finished(scene, copy={"engine": "batch"})
+    finished(scene)
 
 
 @pytest.mark.parametrize("policy", ["quarantine", "skip"])
 def test_nothing_is_set_aside_that_an_engine_can_copy(scene: Scenario, policy: str) -> None:
     produced(scene, timestamp=0)
-    finished(scene, copy={"engine": "batch"}, max_records_per_run=120, failures={"policy": policy})
+    finished(scene, max_records_per_run=120, failures={"policy": policy})
     position = scene.position()
     assert (position.quarantined, position.skipped) == (0, 0)
 

@@ -192,7 +192,7 @@ def test_a_target_that_holds_what_the_source_holds_is_told_before_and_after_it_i
     assert not planned.refused
     (warning,) = [finding for finding in found if finding.what.startswith(said)]
     assert (warning.severity, "restore the ledger topics" in warning.remedy) == ("warning", True)
-    assert any(finding.what.startswith(said) for finding in checking.check(run))
+    assert any(finding.what.startswith(said) for finding in checking.check(run).findings)
     report = scene.run()
     assert (report.outcome, len(scene.check().doubled)) == ("done", 40)
     assert said in report.table() and any(said in note for note in report.as_json()["notes"])

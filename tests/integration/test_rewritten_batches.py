@@ -18,7 +18,7 @@ from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Cluster, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
-BATCHES = {"engine": "batch", "least_batch_bytes": 0, "chunk_records": 100}
+BATCHES = {"engine": "batch", "chunk_records": 100}
 
 
 def configure(cluster: Cluster, topic: str, **config: str) -> None:

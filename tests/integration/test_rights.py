@@ -116,7 +116,7 @@ class Pair:
     def check(self, **more: Any) -> list[Finding]:
         """The errors that a check finds, with a connection of its own, as a command has it."""
         run = open_run(self.replication(**more), self, self.store, "check", Deadline.after(60))
-        return [finding for finding in checking.check(run) if finding.severity == "error"]
+        return [finding for finding in checking.check(run).findings if finding.severity == "error"]
 
     def run(self, launcher: Launcher | None = None, **more: Any) -> str:
         """Empty if the run did all of it, else what it said."""
@@ -260,7 +260,7 @@ def test_whole_batches_need_no_other_right(pair: Pair) -> None:
     """Their connections of their own log in, too."""
     pair.fill_the_target()
     pair.produce(10)
-    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch", "least_batch_bytes": 0}) == ""
+    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch"}) == ""
     pair.assert_copied()
     run = open_run(pair.replication(), pair, pair.store, "look")
     receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))

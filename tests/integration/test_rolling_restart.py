@@ -59,7 +59,7 @@ def passes_unseen(
 ) -> None:
     for partition in range(PARTITIONS):
         scene.source.produce(scene.topic, numbered(records), partition, batch_num_messages=CHUNK)
-    settings = {"chunk_records": CHUNK, "engine": engine, "least_batch_bytes": 0}
+    settings = {"chunk_records": CHUNK, "engine": engine}
     begun, over, at_work = threading.Event(), threading.Event(), Copier.copy
 
     def restart() -> None:

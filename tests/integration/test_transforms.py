@@ -212,7 +212,7 @@ def test_what_cannot_be_imported_is_foreseen_and_changes_nothing(scene: Scenario
     scene.settings |= {"transform": f"{USER}:not_there"}
     with pytest.raises(BadInput, match="not_there cannot be imported"):
         scene.run()
-    found = [one.what for one in checking.check(scene.bare_run()) if one.severity == "error"]
+    found = [one.what for one in checking.check(scene.bare_run()).findings if one.severity == "error"]
     assert any("not_there cannot be imported: AttributeError" in one for one in found), found
     code, _, err = command(scene, "plan")
     assert code == 2 and "not_there" in err

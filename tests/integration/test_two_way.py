@@ -53,7 +53,7 @@ def local(side: str, number: int) -> list[Rec]:
 
 def warned_of_loops(direction: Scenario, **changes: Any) -> list[Finding]:
     run = open_run(direction.replication(**changes), direction.connections, direction.store, "check")
-    return [one for one in checking.check(run) if "go round" in one.what]
+    return [one for one in checking.check(run).findings if "go round" in one.what]
 
 
 def test_two_directions_do_not_loop(scene: Scenario, back: Scenario) -> None:
@@ -123,7 +123,7 @@ def test_a_wrong_cluster_id_is_warned_of(scene: Scenario) -> None:
     scene.source.create(scene.topic)
     scene.source.create(f"copy.{scene.topic}")
     selecting_copies(scene)
-    assert not [one for one in checking.check(scene.bare_run()) if "exclude_from" in one.what]
+    assert not [one for one in checking.check(scene.bare_run()).findings if "exclude_from" in one.what]
     scene.settings["topics"]["exclude_from"] = ["typo"]
-    (found,) = [one for one in checking.check(scene.bare_run()) if "exclude_from" in one.what]
+    (found,) = [one for one in checking.check(scene.bare_run()).findings if "exclude_from" in one.what]
     assert found.severity == "warning" and topics.cluster_id(scene.target.admin) in found.what

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +26,9 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.audit.audit import AuditRequest, audit
+from kafka_replication.runs.checking import check
+from kafka_replication.runs.plan.previewing import preview
+from kafka_replication.runs.run import Request
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase
@@ -33,7 +38,7 @@ from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
-BATCHES = {"engine": "batch", "least_batch_bytes": 0}
+BATCHES = {"engine": "batch"}
 
 
 def engines(scene: Scenario) -> list[tuple[OffsetRange, str]]:
@@ -141,6 +146,20 @@ def test_batches_that_the_target_would_change_or_refuse_are_copied_record_by_rec
     scene.assert_copied()
 
 
+def test_check_and_plan_say_which_engine_copies_and_why(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5_000), linger_ms=500)
+    (row,) = check(scene.bare_run()).engines
+    assert (row["engine"], row["partitions"]) == ("batch", 1)
+    scene.target.create(scene.topic, 1, {"compression.type": "gzip"})
+    (row,) = check(scene.bare_run()).engines
+    assert (row["engine"], row["why"]) == ("record", "the target topic has compression.type=gzip")
+    scene.settings["copy"] = {"engine": "record"}
+    assert [row["why"] for row in check(scene.bare_run()).engines] == ["copy.engine says so"]
+    planned, _ = preview(scene.bare_run(), Request())
+    assert planned.partitions[0].engine == ("record", "copy.engine says so")
+
+
 @pytest.mark.parametrize(
     "target", [{"compression.type": "gzip"}, {"cleanup.policy": "compact"}], ids=["compression", "compaction"]
 )
@@ -153,13 +172,33 @@ def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target
     scene.assert_copied()
 
 
-@pytest.mark.parametrize(("each", "batches"), [(500, 10), (600, 2)], ids=["small", "short"])
-def test_small_batches_and_short_ranges_are_copied_record_by_record(scene: Scenario, each: int, batches: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "each", "expected"),
+    [
+        (4_999, 5_000, {"record/1"}),
+        (5_000, 500, {"batch/1", "record/1"}),
+        (5_000, 5_000, {"batch/1"}),
+        (20_000, 500, {"batch/1", "record/1"}),
+    ],
+    ids=["short", "small batches", "large batches", "compared"],
+)
+def test_auto_takes_the_engine_that_carries_a_range_faster(
+    scene: Scenario, caplog: pytest.LogCaptureFixture, count: int, each: int, expected: set[str]
+) -> None:
+    caplog.set_level(logging.INFO)
     scene.source.create(scene.topic)
-    for number in range(batches):
-        scene.source.produce(scene.topic, numbered(each, each * number))
-    assert scene.run(copy={"engine": "batch"}).outcome == "done"
-    assert {engine for _, engine in engines(scene)} == {"record/1"}
+    for first in range(0, count, each):
+        records = [replace(record, value=b"x" * 40) for record in numbered(min(each, count - first), first)]
+        scene.source.produce(scene.topic, records, linger_ms=500)
+    report = scene.run(copy={"chunk_records": 100_000})
+    assert report.outcome == "done", report.table()
+    found = engines(scene)
+    assert {engine for _, engine in found} == set(only(report).engines) == expected
+    if count == 20_000:
+        assert [engine for _, engine in found][:4] == ["batch/1"] * 2 + ["record/1"] * 2
+        assert all(range_.span <= 1_000 for range_, _ in found[:4])
+        assert len(found) == 5
+        assert "MB/s as stored" in caplog.text
     scene.assert_copied()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -318,7 +318,7 @@ class Engine:
 class SimulatedSink:
     world: World
 
-    def why_not_batches(self, topic: str) -> str | None:
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "it is simulated"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:

@@ -46,7 +46,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
         60,
     )
     assert (made.copying.engine, made.copying.transaction_timeout, made.copying.stall_timeout, made.copying.rounds) == (
-        "record",
+        "auto",
         600,
         60,
         3,

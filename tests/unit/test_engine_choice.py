@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import pytest
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyTask, SourceReader, choose
-from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for
+from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for, exact_for, trial_of
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.engine_choice import AUTO, BATCH, SHORT
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -20,7 +23,16 @@ from kafka_replication.sinks.port import Sink
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 TASK = CopyTask(key=KEY, range=OffsetRange(0, 9), ids=Ids("SRC", "s", "t"), generation=1, run_id="run-1")
+PLAIN = {"bootstrap.servers": "localhost:9092"}
 SINK = KafkaSink({"bootstrap.servers": "localhost:9092"}, Copy())
+
+
+class TakesBatches(KafkaSink):
+    def __init__(self) -> None:
+        super().__init__(PLAIN, Copy())
+
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
+        return None
 
 
 @dataclass
@@ -49,8 +61,34 @@ def test_a_range_that_no_engine_supports_is_refused_with_all_reasons() -> None:
 
 def test_every_engine_that_a_file_may_name_exists() -> None:
     named: tuple[Any, ...] = get_args(Copy.model_fields["engine"].annotation)
-    assert set(named) <= ENGINES.keys()
-    assert FALLBACK in ENGINES
+    assert set(named) == {AUTO, *ENGINES}
+    assert {BATCH, FALLBACK} <= ENGINES.keys()
+
+
+@pytest.mark.parametrize(
+    ("engine", "span", "name"),
+    [
+        ("record", SHORT, "record/1"),
+        ("batch", 1, "batch/1"),
+        ("auto", SHORT - 1, "record/1"),
+        ("auto", SHORT, "batch/1"),
+    ],
+)
+def test_auto_is_the_batch_engine_but_for_short_ranges(engine: Any, span: int, name: str) -> None:
+    task, settings = replace(TASK, range=OffsetRange(0, span)), Copy(engine=engine)
+    found = engine_for(task, settings, PLAIN, TakesBatches())
+    assert found.name == name
+    trial = trial_of(task, settings, found, {})
+    assert (trial is not None) == (engine == "auto" and span == SHORT), "only what `auto` chose is compared"
+
+
+def test_without_its_packages_auto_copies_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kafka_replication.kafka.engines.batch.engine", None)
+    task = replace(TASK, range=OffsetRange(0, SHORT))
+    assert engine_for(task, Copy(), PLAIN, TakesBatches()).name == "record/1"
+    assert exact_for(task, Copy(), PLAIN, TakesBatches()) is None
+    with pytest.raises(ImportError):
+        engine_for(task, Copy(engine="batch"), PLAIN, TakesBatches())
 
 
 def test_a_receipt_will_name_the_engine_and_its_digest_kind() -> None:

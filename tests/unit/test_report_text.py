@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.engine_choice import chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.report import RangeReport, RunReport, plan_as_json, plan_summary
+from kafka_replication.reporting.engines import engine_rows
+from kafka_replication.reporting.report import RangeReport, RunReport, plan_as_json, plan_summary, plan_table
 from kafka_replication.reporting.table import table
 from tests.support.reports import KEY, gap
 
@@ -26,6 +28,7 @@ LINE = RangeReport(
     watermark=100,
     bytes=3_000_000,
     seconds=1.5,
+    engines=("batch/1", "record/1"),
 )
 FAILED = RangeReport(
     key=KEY,
@@ -63,6 +66,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "watermark": 100,
                 "bytes": 3_000_000,
                 "seconds": 1.5,
+                "engines": ["batch/1", "record/1"],
                 "error": None,
             },
             {
@@ -86,6 +90,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "watermark": None,
                 "bytes": 0,
                 "seconds": 0.0,
+                "engines": [],
                 "error": "the target refuses the record at offset 100. Remedy: raise the limit",
             },
         ],
@@ -135,6 +140,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
         "digest",
         "watermark",
         "speed",
+        "engine",
     ]
     assert first.split() == [
         "orders-3",
@@ -151,6 +157,8 @@ def test_the_table_names_each_range_and_each_failure() -> None:
         "100",
         "2.0",
         "MB/s",
+        "batch/1,",
+        "record/1",
     ]
     assert second.split()[:11] == ["orders-3", "dr.orders", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
     assert meaning.startswith("(before: ") and "not visible: " in meaning and "missing: " in meaning
@@ -245,4 +253,13 @@ def test_speed_is_megabytes_a_second_of_the_copy() -> None:
 
 def test_a_slow_copy_is_not_said_to_copy_nothing() -> None:
     slow = RunReport(replication="orders-dr", run_id="run-2", ranges=(replace(LINE, bytes=72_000, seconds=10.0),))
-    assert slow.table().splitlines()[1].endswith("  7.2 kB/s")
+    assert slow.table().splitlines()[1].endswith("  7.2 kB/s  batch/1, record/1")
+
+
+def test_a_plan_says_which_engine_copies_how_many_ranges_and_why() -> None:
+    short = chosen("auto", 1)
+    made = [planned(engine=choice).partitions[0] for choice in (chosen("auto", 10_000), short, None, short)]
+    assert engine_rows(made)[0] == {"engine": "record", "why": "it has fewer than 5,000 offsets", "partitions": 2}
+    text = plan_table(Plan("orders-dr", tuple(made)))
+    assert "copied by the record engine: 2 partitions (it has fewer than 5,000 offsets)" in text
+    assert "copied by the batch engine: 1 partition (the record engine takes over where" in text

@@ -31,6 +31,7 @@ from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.causes import problems
+from kafka_replication.reporting.engines import engine_lines
 from kafka_replication.reporting.findings import finding_rows, verdict
 from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.reporting.report import RunReport, planned
@@ -89,28 +90,30 @@ def check(
     """Check file, store, connections, clusters, all access rights and what a run would refuse; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        findings = [*stores.findings(), *checking.check(run), *notifiers.findings(run.replication)]
+        checked = checking.check(run)
+        findings = [*stores.findings(), *checked.findings, *notifiers.findings(run.replication)]
         if not spark:
-            return _checked(run, findings)
+            return _checked(run, findings, checked.engines)
 
         def with_spark(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
-            return _checked(run, [*findings, *checking.check_spark(run, launch)])
+            return _checked(run, [*findings, *checking.check_spark(run, launch)], checked.engines)
 
         return terminal_progress.with_spark(run, context.obj, with_spark)
 
     _act(file, as_json, action, looks=True)
 
 
-def _checked(run: Run, findings: Sequence[Finding]) -> tuple[Any, str, int]:
+def _checked(run: Run, findings: Sequence[Finding], engines: list[documents.EngineRow]) -> tuple[Any, str, int]:
     bad = any(finding.severity == "error" for finding in findings)
     document: documents.CheckDocument | documents.CheckFailureDocument = {
         "replication": run.replication.name,
         "ok": not bad,
         "findings": finding_rows(findings),
+        "engines": engines,
     }
     if run.clusters.away:
         document = {**_away(run), **document}
-    return document, "\n".join([*map(str, findings), verdict(findings)]), int(bad)
+    return document, "\n".join([*map(str, findings), *engine_lines(engines), verdict(findings)]), int(bad)
 
 
 @app.command()

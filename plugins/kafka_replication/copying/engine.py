@@ -38,6 +38,7 @@ class Chunk:
     """The part of a range that an engine wrote to the sink in one chunk, before its commit.
 
     ``count``, ``bytes`` and ``digest`` are of the records that it wrote, which come from ``copied`` source records.
+    ``bytes`` are those of keys, values and headers, without compression.
     """
 
     range: OffsetRange
@@ -50,6 +51,7 @@ class Chunk:
     sources: int | None = None  # None: as many as ``count``
     filtered: int = 0
     transform: Transform | None = None
+    batch_bytes: int = 0  # the mean size of the batches that were written as they are stored; 0: record by record
 
     @property
     def copied(self) -> int:

@@ -13,12 +13,23 @@ Outcome = Literal["done", "nothing_to_do", "failed"]
 PlannedOutcome = Literal["planned", "nothing_to_do", "failed"]
 
 
+class EngineRow(TypedDict):
+    """The engine that begins with the ranges of so many partitions, and the reason."""
+
+    engine: str
+    why: str
+    partitions: int
+
+
 class CheckDocument(TypedDict):
-    """``check``: what a run would refuse or warn about. ``ok`` is false if one of the findings is an error."""
+    """``check``: what a run would refuse or warn about. ``ok`` is false if one of the findings is an error. ``engines``
+    is empty where nothing would be copied, or if there is no plan.
+    """
 
     replication: str
     ok: bool
     findings: list[FindingRow]
+    engines: list[EngineRow]
 
 
 class CheckFailureDocument(FailureDocument, CheckDocument):
@@ -52,7 +63,8 @@ class PartitionPlanRow(TypedDict):
     """The plan of one partition: ``copy`` is the range to copy, ``verify`` what is to be read back.
 
     ``state`` is a text of the plan's format; ``what`` and ``remedy`` are empty if nothing is refused. Copies that are
-    ``removed`` from the target, and those of them that are ``missed``, are left out if there are none.
+    ``removed`` from the target, and those of them that are ``missed``, are left out if there are none. ``engine``
+    begins with the copy, for the reason ``engine_why``; both are left out if nothing is copied.
     """
 
     key: KeyRow
@@ -70,6 +82,8 @@ class PartitionPlanRow(TypedDict):
     missed: NotRequired[Pairs]
     what: str
     remedy: str
+    engine: NotRequired[str]
+    engine_why: NotRequired[str]
 
 
 class StoredPlan(TypedDict):
@@ -97,13 +111,17 @@ class PlanFailureDocument(FailureDocument):
 
 
 class DryRunRow(PartitionRow):
-    """The plan of one partition. ``to_copy`` is a ``[from, until]`` pair."""
+    """The plan of one partition. ``to_copy`` is a ``[from, until]`` pair. ``engine`` begins with it, for the reason
+    ``engine_why``; both are null if nothing is copied.
+    """
 
     state: str
     position: int
     source_end: int
     to_copy: list[int] | None
     to_verify: Pairs
+    engine: str | None
+    engine_why: str | None
     error: str | None
     remedy: str | None
 
@@ -125,7 +143,8 @@ class RangeRow(PartitionRow, FromUntil):
     ``skipped``, ``lost_in_delivery``, ``not_visible``, ``lost`` and ``missing``; docs/words.md explains each.
 
     ``written`` counts the records of ``copied`` on the target, ``digest_ok`` is null if no digest was compared, and
-    ``watermark`` if it did not move. ``bytes`` and ``seconds`` are those of this run's copy.
+    ``watermark`` if it did not move. ``bytes`` and ``seconds`` are those of this run's copy, ``engines`` those that
+    wrote it.
     """
 
     copied: int
@@ -143,6 +162,7 @@ class RangeRow(PartitionRow, FromUntil):
     watermark: int | None
     bytes: int
     seconds: float
+    engines: list[str]
     error: str | None
 
 

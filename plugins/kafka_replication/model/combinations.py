@@ -24,7 +24,7 @@ AXES: Final[Mapping[Axis, tuple[str, ...]]] = {
     "delivery": PROFILES,
     "partitioning": (*BUILT_IN, FUNCTION),
     "on_existing_target": ("refuse", "append", "share"),
-    "copy.engine": ("record", "batch"),
+    "copy.engine": ("auto", "record", "batch"),
     "failures": ("fail", "quarantine", "skip"),
     "pipeline": (NONE, CHANGED),
 }
@@ -54,7 +54,7 @@ def _all_but(axis: Axis, *values: str) -> Choice:
 
 
 WITHOUT_TRANSACTIONS: Final = _all_but("delivery", EXACTLY_ONCE)
-_BATCHES: Final[Choice] = ("copy.engine", frozenset({"batch"}))
+_BATCHES: Final[Choice] = ("copy.engine", frozenset({"auto", "batch"}))
 _TRANSACTIONS: Final = "write 'delivery: exactly_once'"
 RULES: Final[tuple[Rule, ...]] = (
     Rule(

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 
 from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 
@@ -73,6 +74,7 @@ class PartitionPlan:
     missed: Coverage = Coverage()  # noqa: RUF009
     what: str = ""
     remedy: str = ""
+    engine: EngineChoice | None = None  # that begins with the copy; None: nothing is copied, or an older plan
 
     @property
     def refused(self) -> bool:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from kafka_replication import documents
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.fields import JsonCoverage, JsonRange, Number
+from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition
@@ -90,6 +91,8 @@ class Partition1(_Stored):
     missed: JsonCoverage = Coverage()
     what: str
     remedy: str
+    engine: str | None = None  # not written by 0.1.0
+    engine_why: str = ""
 
     def value(self) -> PartitionPlan:
         source = TopicPartition(self.key.source.topic, self.key.source.partition)
@@ -109,6 +112,7 @@ class Partition1(_Stored):
             missed=self.missed,
             what=self.what,
             remedy=self.remedy,
+            engine=None if self.engine is None else EngineChoice(self.engine, self.engine_why),
         )
 
 
@@ -187,6 +191,8 @@ def _partition(planned: PartitionPlan) -> documents.PartitionPlanRow:
         del document["removed"]
     if not planned.missed:
         del document["missed"]
+    if planned.engine is not None:
+        document["engine"], document["engine_why"] = planned.engine
     return document
 
 

@@ -134,6 +134,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         lost=lost,
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,
+        engines=tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id)),
     )
 
 

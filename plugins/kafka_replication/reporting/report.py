@@ -13,6 +13,7 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.target_retention import removal_text
+from kafka_replication.reporting.engines import engine_lines, engine_rows
 from kafka_replication.reporting.table import amount, table
 
 
@@ -50,6 +51,7 @@ class RangeReport:
     lost_in_delivery: int = 0
     duplicates: int = 0
     written: int | None = None  # None: as many as ``copied``
+    engines: tuple[str, ...] = ()  # that wrote what this run copied
 
     @property
     def mb_per_second(self) -> float:
@@ -78,6 +80,7 @@ class RangeReport:
             "watermark": self.watermark,
             "bytes": self.bytes,
             "seconds": round(self.seconds, 3),
+            "engines": list(self.engines),
             "error": f"{self.error}. Remedy: {self.remedy}" if self.error and self.remedy else self.error,
         }
 
@@ -138,6 +141,7 @@ class RunReport:
             "digest",
             "watermark",
             "speed",
+            "engine",
         )
         failed = [
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
@@ -212,6 +216,7 @@ def _cells(line: RangeReport) -> tuple[str, ...]:
         digest,
         "-" if line.watermark is None else str(line.watermark),
         speed,
+        ", ".join(line.engines) or "-",
     )
 
 
@@ -233,7 +238,8 @@ def plan_table(plan: Plan) -> str:
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
     removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
     notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
-    return f"{table(head, rows)}\n{plan_summary(plan)}{refused}{notes}"
+    engines = "".join(f"\n{line}" for line in engine_lines(engine_rows(plan.partitions)))
+    return f"{table(head, rows)}\n{plan_summary(plan)}{engines}{refused}{notes}"
 
 
 def planned(plan: Plan, findings: Iterable[Finding]) -> list[str]:
@@ -288,6 +294,8 @@ def _planned(planned: PartitionPlan) -> documents.DryRunRow:
         "source_end": planned.source_end,
         "to_copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
         "to_verify": planned.verify.encode(),
+        "engine": planned.engine.engine if planned.engine else None,
+        "engine_why": planned.engine.why if planned.engine else None,
         "error": planned.what or None,
         "remedy": planned.remedy or None,
     }

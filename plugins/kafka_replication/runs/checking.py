@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+from kafka_replication import documents
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.checks.loops import loops
 from kafka_replication.planning.findings import Finding
+from kafka_replication.reporting.engines import engine_rows
 from kafka_replication.runs.plan import one_side, previewing
 from kafka_replication.runs.replicate.replicating import job
 from kafka_replication.runs.run import Request, Run
@@ -19,7 +22,15 @@ from kafka_replication.spark.launcher import Launcher
 log = logging.getLogger(__name__)
 
 
-def check(run: Run) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The findings, and what a run would copy with which engine; nothing if there is no plan."""
+
+    findings: list[Finding]
+    engines: list[documents.EngineRow] = field(default_factory=list)
+
+
+def check(run: Run) -> Checked:
     """The findings about connections, clusters, rights, topics, the ledger and Spark. Copies and changes nothing.
 
     A cluster that does not answer, or lets nobody in, is an error among them; what the other one shows is said all the
@@ -31,18 +42,20 @@ def check(run: Run) -> list[Finding]:
         run = run.of(run.replication.model_copy(update={"transform": ()}))
     previewing.check_functions(run)
     away = run.clusters.away
-    found = one_side.findings(run, away) if away else [*_of_both(run), *_loops(run, as_written)]
+    both = Checked(list(one_side.findings(run, away))) if away else _of_both(run)
+    found = both.findings if away else [*both.findings, *_loops(run, as_written)]
     functions = run.replication.pipeline.modules
     spark = reach.check(run.clusters.spark, run.replication.copying, functions)
-    return preflight.in_order([*broken, *found, *spark])
+    return Checked(preflight.in_order([*broken, *found, *spark]), both.engines)
 
 
-def _of_both(run: Run) -> list[Finding]:
+def _of_both(run: Run) -> Checked:
     try:
         plan, found = previewing.preview(run, Request())
     except NotAuthorized as error:
-        return previewing.missing_rights(run) or [Finding("error", run.replication.name, error.what, error.remedy)]
-    return [*found, *previewing.refusals(plan)]
+        unknown = Finding("error", run.replication.name, error.what, error.remedy)
+        return Checked(previewing.missing_rights(run) or [unknown])
+    return Checked([*found, *previewing.refusals(plan)], engine_rows(plan.partitions))
 
 
 def _unusable_functions(run: Run) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ and receipt in one conditional write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -230,8 +230,10 @@ class Sink(Protocol):
         says what happens to records that cannot be written; None: they are refused.
         """
 
-    def why_not_batches(self, topic: str) -> str | None:
-        """The reason why sessions of this target topic have no `Batches`; None if they do. Raises Unreachable."""
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
+        """The reason why sessions of this target topic have no `Batches`; None if they do. ``settings`` are those
+        of the topic, if they are known; otherwise the target is asked. Raises Unreachable.
+        """
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         """Reads copied records back as the target's readers see them, with connections of its own."""

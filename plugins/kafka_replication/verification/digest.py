@@ -83,25 +83,22 @@ class StoredBatch(Protocol):
     @property
     def count(self) -> int: ...
     @property
-    def size(self) -> int: ...
-    @property
     def payload(self) -> memoryview: ...
 
 
 class BatchDigest:
-    """The count, size and digest of stored record batches, in their order: their records, compressed as they are, and
-    what decoding them needs. Equal digests mean equal records; the same records in other batches have another digest.
+    """The count and digest of stored record batches, in their order: their records, compressed as they are, and what
+    decoding them needs. Equal digests mean equal records; the same records in other batches have another digest.
 
     A batch that is not as it was sent equals none that was. With ``message.timestamp.type=LogAppendTime`` its payload
     still has the producer's timestamps, but readers get the broker's.
     """
 
-    __slots__ = ("bytes", "count", "hash")
+    __slots__ = ("count", "hash")
 
     def __init__(self) -> None:
         self.hash = xxhash.xxh3_128()
         self.count = 0
-        self.bytes = 0
 
     def add_batch(self, batch: StoredBatch) -> None:
         codec, size = batch.attributes & 0b111, len(batch.payload)
@@ -110,7 +107,6 @@ class BatchDigest:
         self.hash.update(_batch(codec, batch.last_offset_delta, batch.count, batch.base_timestamp, size))
         self.hash.update(batch.payload)
         self.count += batch.count
-        self.bytes += batch.size
 
     def hexdigest(self) -> str:
         return str(self.hash.hexdigest())

@@ -178,6 +178,12 @@ class ForgetsTheEpoch(BrokenReader):
         return replace(super().copy_chunk(left, position, target, most_records), leader_epoch=None)
 
 
+class CountsStoredBytes(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        chunk = super().copy_chunk(left, position, target, most_records)
+        return replace(chunk, bytes=chunk.bytes // 3)
+
+
 class TakesAnyTopic(BrokenReader):
     def check_ids(self, ids: Ids) -> None:
         pass
@@ -218,6 +224,7 @@ ALL: list[tuple[Callable[[SourceReader], SourceReader], Check]] = [
     (EndsBehindTheLastRecord, checks.a_range_of_markers_alone_is_a_chunk_without_records),
     (StartsAtTheBeginning, checks.nothing_outside_the_range_is_copied),
     (InventsTheDigest, checks.a_record_digest_is_that_of_the_records),
+    (CountsStoredBytes, checks.bytes_are_those_of_keys_values_and_headers),
     (ForgetsTheEpoch, checks.the_leader_epoch_of_the_last_offset_is_known),
     (TakesAnyTopic, checks.a_source_that_was_re_created_is_refused),
 ]

@@ -121,6 +121,16 @@ def a_record_digest_is_that_of_the_records(case: CopyCase) -> None:
     assert [segment.digest for segment in segments_of(chunk.placement)] == [chunk.digest]
 
 
+def bytes_are_those_of_keys_values_and_headers(case: CopyCase) -> None:
+    """Whatever the codec: so the figures of a report mean the same with each engine."""
+    values = [Rec(b"key %d" % number, b"value %d " % number * 40, (("name", b"content"),)) for number in range(100)]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        case.source.produce(case.topic, values, compression_type=codec, linger_ms=500)
+    chunks = case.copy(OffsetRange(0, case.source_end()))
+    expected = 5 * sum(len(record.key or b"") + len(record.value or b"") + len("namecontent") for record in values)
+    assert abs(sum(chunk.bytes for chunk in chunks) - expected) < expected / 50
+
+
 def the_leader_epoch_of_the_last_offset_is_known(case: CopyCase) -> None:
     """It makes a truncated source be noticed when the next range is read."""
     case.produce(*numbered(5))
@@ -168,6 +178,7 @@ CHECKS: list[Check] = [
     ranges_are_copied_in_any_order,
     the_digest_is_what_reading_back_finds,
     a_record_digest_is_that_of_the_records,
+    bytes_are_those_of_keys_values_and_headers,
     the_leader_epoch_of_the_last_offset_is_known,
     offsets_that_are_gone_are_a_gap,
     a_source_that_was_re_created_is_refused,

@@ -14,18 +14,11 @@ class Copy(Section):
     It ends at the first bound that it reaches.
     """
 
-    engine: Literal["record", "batch"] = Field(
-        default="record",
+    engine: Literal["auto", "record", "batch"] = Field(
+        default="auto",
         description="The copy engine: `record` decodes and sends each record; it handles every topic. `batch` copies"
-        " whole record batches as they are stored, compressed; what it cannot copy so, the record engine copies.",
-    )
-    least_batch_bytes: Whole = Field(
-        default=64 * 1024,
-        ge=0,
-        le=2**30,
-        description="If the batches of a range have fewer bytes than this on average, the batch engine leaves the range"
-        " to the record engine, which puts their records into larger ones; also a range of fewer than 5,000 offsets. 0:"
-        " it takes ranges of any length and batches of any size.",
+        " whole record batches as they are stored, compressed; what it cannot copy so, the record engine copies. `auto`"
+        " takes for each range the one that carries it faster and unchanged.",
     )
     chunk_records: Whole = Field(default=100_000, ge=1, le=10_000_000, description="Most records in one chunk.")
     chunk_bytes: Whole = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import KafkaError
 
@@ -18,6 +18,7 @@ from kafka_replication.runtime.stall_clock import StallClock
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import Batch, Malformed, batches
 from kafka_replication.wire.connection import Connection
+from kafka_replication.wire.contents import Contents
 
 MOST = 4 << 20  # bytes of one answer; two may be in memory
 WAIT = 0.1  # seconds
@@ -48,7 +49,7 @@ class BatchScan:
         # Of the offset before ``position``. Where that was compacted away it is the next batch's, as no earlier offset
         # has a later one. None if it is not known.
         self.leader_epoch: int | None = None
-        self.arrived: Sequence[int] = ()  # the sizes of the batches in the first answer
+        self._limited, self._contents = limit is not None, Contents()
 
     @property
     def connection(self) -> Connection:
@@ -124,8 +125,8 @@ class BatchScan:
             raise GapFound(f"{self._at}: offset {self._next} can no longer be read", "plan again")
         if data.error_code:
             raise translate(KafkaError(int(data.error_code)), f"{self._at}: reading offset {self._next}")
-        self._pace.spend(len(data.records or b""))
         came = list(batches(memoryview(data.records or b"")))
+        self._pace.spend(sum(map(self._contents.of, came)) if self._limited else 0)
         if data.records and not came:  # a broker sends at least one whole batch
             raise Malformed(f"there is no whole batch at offset {self._next}")
         if came:
@@ -134,7 +135,6 @@ class BatchScan:
             self._ask()
         aborted = [(int(one.first_offset), int(one.producer_id)) for one in data.aborted_transactions or ()]
         self._pending += with_visibility(came, aborted)
-        self.arrived = self.arrived or [batch.size for batch in came]
         return bool(came)
 
     def _ask(self) -> None:

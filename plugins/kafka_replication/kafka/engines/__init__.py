@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyEngine, CopyTask, choose
 from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.trial import Trial, Winners
 from kafka_replication.kafka.client.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.model import engine_choice
+from kafka_replication.model.engine_choice import BATCH, RECORD
 from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.runtime.extras import install
 from kafka_replication.sinks.port import Sink
+from kafka_replication.verification.digest import BATCH_DIGEST_KIND
+
+log = logging.getLogger(__name__)
 
 Make = Callable[..., CopyEngine]  # of a source, the settings, a pipeline or None, and the deadline
 
@@ -21,8 +29,8 @@ def _batch(source: ClientConfig, settings: Copy, pipeline: Pipeline | None, _: D
     return BatchEngine(source, settings, pipeline)
 
 
-ENGINES: Mapping[str, Make] = {"record": RecordEngine, "batch": _batch}
-FALLBACK = "record"  # supports every range
+ENGINES: Mapping[str, Make] = {RECORD: RecordEngine, BATCH: _batch}
+FALLBACK = RECORD  # supports every range
 
 
 def engine_for(
@@ -33,9 +41,31 @@ def engine_for(
     pipeline: Pipeline | None = None,
     deadline: Deadline = NEVER,
 ) -> CopyEngine:
-    """The engine that `copy.engine` names, or the record engine if that one does not support the range."""
-    names = dict.fromkeys((settings.engine, FALLBACK))
-    return choose([ENGINES[name](source, settings, pipeline, deadline) for name in names], task, sink)
+    """The engine that `copy.engine` names, or the record engine if that one does not support the range. For `auto` that
+    is the batch engine, but for a short range, and where its packages are not installed.
+    """
+    engines = []
+    for name in dict.fromkeys((engine_choice.chosen(settings.engine, task.range.span).engine, FALLBACK)):
+        try:
+            engines.append(ENGINES[name](source, settings, pipeline, deadline))
+        except ImportError as missing:
+            if settings.engine != engine_choice.AUTO:
+                raise
+            log.info("%s %s: not in whole batches: %s", task.key.source, task.range, without(missing))
+    return choose(engines, task, sink)
+
+
+def without(missing: ImportError) -> str:
+    """The reason why batches are not copied whole where a package is missing."""
+    return f"{missing.name} is not installed ({install(missing.name or '')})"
+
+
+def trial_of(task: CopyTask, settings: Copy, engine: CopyEngine, winners: Winners) -> Trial | None:
+    """The comparison of this engine with the record engine; None if nothing is compared."""
+    if settings.engine != engine_choice.AUTO or engine.digest_kind != BATCH_DIGEST_KIND:
+        return None
+    at = task.key.source
+    return Trial(topic=at.topic, partition=at.partition, span=task.range.span, winners=winners)
 
 
 def exact_for(
@@ -46,10 +76,13 @@ def exact_for(
     pipeline: Pipeline | None = None,
     deadline: Deadline = NEVER,
 ) -> CopyEngine | None:
-    """The engine that `copy.engine` names, for few records that the client of the other one would change; None if it
-    cannot copy to this target. Raises Unreachable.
+    """The batch engine, for few records that the client of the record engine would change; None if it cannot copy to
+    this target. Raises Unreachable.
     """
-    engine = ENGINES[settings.engine](source, settings.model_copy(update={"least_batch_bytes": 0}), pipeline, deadline)
+    try:
+        engine = ENGINES[BATCH](source, settings, pipeline, deadline)
+    except ImportError:
+        return None
     return None if engine.supports(task, sink) else engine
 
 

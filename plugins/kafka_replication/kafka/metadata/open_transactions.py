@@ -65,7 +65,7 @@ def named(admin: AdminClient, partition: TopicPartition) -> str:
 def _described(admin: AdminClient, partition: TopicPartition) -> str:
     if not isinstance(admin, ReportingAdmin):
         return ""
-    from kafka_replication.kafka.metadata.leader import security_of
+    from kafka_replication.kafka.client.login import security_of
     from kafka_replication.wire import transactions
     from kafka_replication.wire.connection import Connection
 

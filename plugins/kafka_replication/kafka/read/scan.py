@@ -34,6 +34,21 @@ UNREADABLE = {
 headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 
 
+class WithoutHeaders:
+    """A message whose headers could not be read. The client must not be asked for them again: then it returns the
+    broken list without an exception.
+    """
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def headers(self) -> NoReturn:
+        raise SystemError("a header name is not UTF-8")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+
 @contextmanager
 def without_gc() -> Iterator[None]:
     """Stop garbage collection in a loop over records. Records make no reference cycles, and searching for cycles takes

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata.leader import connect, security_of
+from kafka_replication.kafka.client.login import security_of
+from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import ONE_WRITER
 from kafka_replication.ledger.placement import KafkaSegments, Segment

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, closing
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.read_back.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.write.commit import Atomic, Ordered
@@ -55,9 +56,7 @@ class KafkaSink:
         )
         return closing(compose(opened, ids, aside, self._delivery, self._partitioning))
 
-    def why_not_batches(self, topic: str) -> str | None:
-        from kafka_replication.kafka.metadata.leader import unsupported
-
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         chosen: Mapping[combinations.Axis, Collection[str]] = {
             "delivery": (self._delivery,),
             "partitioning": (self._partitioning.kind,),
@@ -65,7 +64,9 @@ class KafkaSink:
         }
         if reason := combinations.why_not_batches(chosen):
             return reason
-        return unsupported(self._target) or _rewrites(topics.config(clients.shared_admin(self._target), topic))
+        if reason := unsupported(self._target):
+            return reason
+        return _rewrites(topics.config(clients.shared_admin(self._target), topic) if settings is None else settings)
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:
         return segment_reader(self._target, key, self._settings.stall_timeout, self._settings.throughput_limit)

@@ -24,6 +24,7 @@ from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
+from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
 from kafka_replication.runs.plan.looking import asked, log_findings, look, raise_findings, to_look_at
 from kafka_replication.runs.plan.previewing import with_missing_rights
@@ -125,6 +126,7 @@ def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None
     if run_plan.to_account_for:
         since = receipts_from(run_plan, world.view, world.receipt_ends)
         run_plan = replace(run_plan, receipts_from=since, changes=changes(run_plan, world.view, run.transform))
+    run_plan = with_engines(run, run_plan, world.snapshot)
     text = plan_codec.encode(run_plan)
     stored = run.store.start_run(run.run_id, run.replication.name, kind, text, instead_of=outdated)
     return run_plan if stored.plan == text else plan_codec.decode(stored.plan, run.run_id)

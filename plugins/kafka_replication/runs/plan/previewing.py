@@ -16,6 +16,7 @@ from kafka_replication.planning.live import refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.runs.plan.demand import Live
+from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
 from kafka_replication.runs.plan.looking import asked, look
 from kafka_replication.runs.plan.permission_checks import ask
@@ -40,7 +41,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     snapshot, view = world.snapshot, world.view
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, demand.plan(run, world, {})).plan
-    planned = replace(planned, changes=changes(planned, view, run.transform))
+    planned = with_engines(run, replace(planned, changes=changes(planned, view, run.transform)), snapshot)
     found += already_there(run, planned)
     return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *world.answers.findings])
 

@@ -86,6 +86,7 @@ class Tools:
     def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
         self.job = job
         self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
+        self.winners: dict[str, bool] = {}  # of the comparisons of engines
 
     @cached_property
     def target(self) -> Target:
@@ -138,7 +139,7 @@ def _target(job: Job, key: PartitionKey) -> TopicPartition:
 
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
-    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
+    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback, trial_of
     from kafka_replication.kafka.preflight import reachability
 
     key, job, deadline = task.key, tools.job, tools.deadline
@@ -171,6 +172,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
             engine=engine,
             fallback=fallback(job.settings, job.source, tools.pipeline, deadline),
             exact=None if job.settings.engine == FALLBACK else exact,
+            trial=trial_of(task, job.settings, engine, tools.winners),
             sink=tools.sink,
             settings=job.settings,
             progress=progress,

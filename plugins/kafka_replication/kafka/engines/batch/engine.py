@@ -13,9 +13,10 @@ from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.metadata import topics
-from kafka_replication.kafka.metadata.leader import connect, unsupported
+from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.kafka.write.batch_producer import BatchRefused
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import combinations
@@ -26,12 +27,10 @@ from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
 from kafka_replication.wire.connection import Connection
+from kafka_replication.wire.contents import Contents
 from kafka_replication.wire.cutting import cut
 
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
-FEW = 8  # batches, which are not worth a session of another engine
-# In a shorter range most of the time goes into connections, of which the record engine has fewer.
-SHORT = 5_000  # offsets
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
 _FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected, ImportError)
@@ -49,12 +48,32 @@ class BatchEngine:
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
         if self._pipeline is not None:
             return combinations.why_not_batches({"pipeline": (combinations.CHANGED,)})
-        if task.range.span < SHORT and self._settings.least_batch_bytes:
-            return f"it has fewer than {SHORT:,} offsets"
         return unsupported(self._source) or sink.why_not_batches(task.key.target_topic)
 
     def reader(self, task: CopyTask) -> closing[BatchReader]:
         return closing(BatchReader(task, self._source, self._settings))
+
+
+class Seen:
+    """The batches of one chunk so far: their digest, how many they are, and what they hold."""
+
+    __slots__ = ("batches", "bytes", "digest", "stored")
+
+    def __init__(self) -> None:
+        self.digest = BatchDigest()
+        self.batches, self.bytes, self.stored = 0, 0, 0
+
+    def add(self, batch: Batch, size: int) -> None:
+        """Add a batch that holds ``size`` bytes of keys, values and headers."""
+        self.digest.add_batch(batch)
+        self.batches += 1
+        self.bytes += size
+        self.stored += batch.size
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        return self.digest.count
 
 
 class BatchReader:
@@ -64,6 +83,7 @@ class BatchReader:
         self._at, self._source, self._settings = task.key.source, source, settings
         self._end = task.range.until
         self._throttling = Throttling(str(self._at), "source")
+        self._contents = Contents()
         self._next: int | None = None  # the offset that is read next
         self._read: tuple[int, int] | None = None  # a leader epoch, and up to which offset its records were read
 
@@ -96,23 +116,24 @@ class BatchReader:
         first = self._scan.peek(left.until)
         if first is not None and self._scan.position == left.from_:
             self._check(first, left, target.largest)
-        seen, writer = BatchDigest(), target.begin()
+        seen, writer = Seen(), target.begin()
         self._fill(seen, writer, left, most_records, target.largest)
         if self._scan.leader_epoch is not None:
             self.is_at(self._scan.leader_epoch, self._scan.position)
-        digest = seen.hexdigest()
+        digest = seen.digest.hexdigest()
         placement = writer.finish(digest)
         self._next = self._scan.position
         return Chunk(
             range=OffsetRange(left.from_, self._next),
             count=seen.count,
             bytes=seen.bytes,
+            batch_bytes=seen.stored // max(1, seen.batches),
             digest=digest,
             placement=placement,
             leader_epoch=self._scan.leader_epoch,
         )
 
-    def _fill(self, seen: BatchDigest, writer: BatchWriter, left: OffsetRange, most_records: int, largest: int) -> None:
+    def _fill(self, seen: Seen, writer: BatchWriter, left: OffsetRange, most_records: int, largest: int) -> None:
         """Write batches until the chunk is full, the range ends, or one has to be handed over."""
         full = time.monotonic() + self._settings.chunk_seconds
         while (batch := self._scan.peek(left.until)) is not None:
@@ -121,24 +142,22 @@ class BatchReader:
             batch = cut(batch, self._scan.position, left.until)
             if _too_large(batch, largest):
                 return
+            size = self._contents.of(batch)
             if seen.count and (
                 seen.count + batch.count > most_records
-                or seen.bytes + batch.size > self._settings.chunk_bytes
+                or seen.bytes + size > self._settings.chunk_bytes
                 or time.monotonic() > full
             ):
                 return
             self.is_at(batch.leader_epoch, batch.until)
             writer.write(batch)
-            seen.add_batch(batch)
+            seen.add(batch, size)
             self._scan.take(left.until)
 
     def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
         """Raise HandOver unless this batch, the first one, can be sent as it is."""
         if why := _why_not(batch) or _too_large(cut(batch, left.from_, left.until), largest):
             raise HandOver(self._end, why)
-        sizes = self._scan.arrived
-        if len(sizes) > FEW and sum(sizes) < self._settings.least_batch_bytes * len(sizes):
-            raise HandOver(self._end, f"its batches have {sum(sizes) // len(sizes)} bytes on average")
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._scan.go_to(left.from_)

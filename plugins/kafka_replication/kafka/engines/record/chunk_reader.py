@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
@@ -13,7 +13,7 @@ from kafka_replication.config import Copy
 from kafka_replication.copying.engine import OnlyAsStored
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import headers_of
+from kafka_replication.kafka.read.scan import WithoutHeaders, headers_of
 from kafka_replication.kafka.read.unreadable_batches import REPAIR, UnreadableBatch
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
@@ -133,7 +133,7 @@ class ChunkReader:
                 try:
                     headers = headers_of(message)
                 except SystemError:
-                    headers, unfaithful = None, True
+                    headers, unfaithful, message = None, True, cast(Message, WithoutHeaders(message))
                 key, value = message.key(), message.value()
                 record = (offset, timestamp, key, value, headers)
                 if (unfaithful or screen is not None) and (failure := _failure(record, unfaithful, screen)):
