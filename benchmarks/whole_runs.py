@@ -112,6 +112,7 @@ class Stage:
                 until_ended(process.pid)
         if process.wait() != 0:
             raise SystemExit(f"the run of {file.stem} failed: {self.said(file.stem)}")
+        print(f"{file.stem}: verified after {verified:.1f} s", file=sys.stderr)
         return Measured(verified=verified, whole=usage.used)
 
 
@@ -262,6 +263,7 @@ def _airflow_runs(stage: Stage) -> list[Measured]:
                     if api.wait_for_run("scheduled", run_id) != "success":
                         raise SystemExit("the DAG run failed")
                 several.append(Measured(verified=verified, whole=usage.used))
+                print(f"scheduled: verified after {verified:.1f} s", file=sys.stderr)
         return several[1:]
     finally:
         airflow.stop()
