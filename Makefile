@@ -100,7 +100,7 @@ format: install ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
-bench: install ## measure, on real clusters
+bench: install ## print the tables of docs/performance.md; BENCH_ONLY=table,..., REPEATS=n, SCALE=0.02 to try it
 	@$(BIN)/python -m benchmarks
 
 # Both files together: what the tests need must fit what runs. Indexes and wheel folders of this machine stay out of the result.

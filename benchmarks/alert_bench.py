@@ -16,12 +16,13 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
-from benchmarks.throughput import TOPIC, send
+from benchmarks.workload import send
 from kafka_replication.store import open_store
 from stack.kafka_cluster import KafkaCluster
 from tests.support.received import Inbox
 
 NAME = "time-to-alert"
+TOPIC = "bench"
 PARTITIONS = 20
 RECORDS = 100_000
 PATIENCE = 1800.0

@@ -18,8 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from benchmarks.alert_bench import PARTITIONS, Bench, Times, measure
-from benchmarks.throughput import TOPIC
+from benchmarks.alert_bench import PARTITIONS, TOPIC, Bench, Times, measure
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.keys import LEDGER_PARTITIONS
 from kafka_replication.model.offsets import TopicPartition

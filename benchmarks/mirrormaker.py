@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
-import psutil
-from confluent_kafka.admin import AdminClient
-
-from kafka_replication.kafka.metadata.offsets import high_watermarks
-from kafka_replication.model.offsets import TopicPartition
+from benchmarks.clusters import Pair
+from benchmarks.usage import Usage, Used
 from stack.artifacts import kafka_jars
+from stack.java import java
 
+GIVE_UP = 600.0  # seconds
 PROPERTIES = """clusters = {alias}, dst
-{alias}.bootstrap.servers = {source}
-dst.bootstrap.servers = {target}
 {alias}->dst.enabled = true
 dst->{alias}.enabled = false
 {alias}->dst.topics = {topic}
@@ -26,11 +23,11 @@ dst->{alias}.enabled = false
 {alias}->dst.sync.topic.acls.enabled = false
 emit.heartbeats.enabled = false
 tasks.max = 2
-replication.factor = 1
+replication.factor = {replicas}
 offset-syncs.topic.replication.factor = 1
-config.storage.replication.factor = 1
-offset.storage.replication.factor = 1
-status.storage.replication.factor = 1
+config.storage.replication.factor = {replicas}
+offset.storage.replication.factor = {replicas}
+status.storage.replication.factor = {replicas}
 {alias}.consumer.max.poll.records = 20000
 {alias}.consumer.auto.offset.reset = earliest
 dst.producer.compression.type = lz4
@@ -38,16 +35,21 @@ dst.producer.batch.size = 1000000
 dst.producer.linger.ms = 20
 dst.producer.buffer.memory = 67108864
 """
+_SAME = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @contextmanager
-def running(folder: Path, source: str, target: str, topic: str, alias: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(pair: Pair, topic: str, alias: str) -> Iterator[subprocess.Popen[bytes]]:
     """MirrorMaker, started; killed at the end."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = pair.folder / alias
+    folder.mkdir()
     settings = folder / "mm2.properties"
-    settings.write_text(PROPERTIES.format(alias=alias, source=source, target=target, topic=topic))
+    sides = {alias: pair.source, "dst": pair.target}
+    lines = [f"{side}.{key} = {value}\n" for side, client in sides.items() for key, value in _of_java(client).items()]
+    settings.write_text(PROPERTIES.format(alias=alias, topic=topic, replicas=pair.replicas) + "".join(lines))
     command = [
-        "java",
+        java(),
         "-Xmx1g",
         "-cp",
         f"{kafka_jars()}/*",
@@ -63,41 +65,45 @@ def running(folder: Path, source: str, target: str, topic: str, alias: str) -> I
         process.wait()
 
 
-def copy(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> float:
-    """Copy a whole topic to ``alias.topic``; the seconds from its first record on the target to its last, without its
-    start of some 7 s.
+def _of_java(client: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of librdkafka as Java's clients call them."""
+    same = {
+        name: client[name] for name in ("bootstrap.servers", "security.protocol", "sasl.mechanism") if name in client
+    }
+    if "ssl.ca.location" in client:
+        same |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": client["ssl.ca.location"]}
+    if "sasl.username" in client:
+        login = f'username="{client["sasl.username"]}" password="{client["sasl.password"]}"'
+        same |= {"sasl.jaas.config": f"{_SCRAM} required {login};"}
+    return same
+
+
+def copy(pair: Pair, topic: str, records: int, alias: str) -> Used:
+    """Copy a whole topic to ``alias.topic``: from the last look that saw nothing there to the last record.
+
+    Its start of some 7 s is left out; that its JVM is still warming up is not.
     """
-    with running(folder, source, target, topic, alias) as process:
-        return _await(process, AdminClient({"bootstrap.servers": target}), f"{alias}.{topic}", records)
+    with running(pair, topic, alias) as process, Usage([process.pid], pair.brokers) as usage:
+        _await(process, lambda: pair.count(f"{alias}.{topic}"), records, usage.begin)
+    return usage.used
 
 
-def start_to_end(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> tuple[float, float]:
-    """Copy a whole topic; the seconds from MirrorMaker's start to the last record, and its CPU seconds until then."""
-    started = time.monotonic()
-    with running(folder, source, target, topic, alias) as process:
-        _await(process, AdminClient({"bootstrap.servers": target}), f"{alias}.{topic}", records)
-        used = psutil.Process(process.pid).cpu_times()
-        return time.monotonic() - started, used.user + used.system
+def start_to_end(pair: Pair, topic: str, records: int, alias: str) -> Used:
+    """Copy a whole topic: from MirrorMaker's start to the last record."""
+    with running(pair, topic, alias) as process, Usage([process.pid], pair.brokers) as usage:
+        _await(process, lambda: pair.count(f"{alias}.{topic}"), records, lambda: None)
+    return usage.used
 
 
-def _await(process: subprocess.Popen[bytes], admin: AdminClient, topic: str, records: int) -> float:
-    first: tuple[float, int] | None = None
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
+def _await(
+    process: subprocess.Popen[bytes], count: Callable[[], int], records: int, nothing_yet: Callable[[], None]
+) -> None:
+    deadline = time.monotonic() + GIVE_UP
+    while (there := count()) < records:
+        if not there:
+            nothing_yet()
         if process.poll() is not None:
             raise SystemExit("MirrorMaker ended; see mm2.log")
-        count = _count(admin, topic)
-        if count and first is None:
-            first = (time.monotonic(), count)
-        if first and count >= records:
-            seconds = time.monotonic() - first[0]
-            return seconds * records / max(1, records - first[1])  # as if all had been timed
+        if time.monotonic() > deadline:
+            raise SystemExit(f"MirrorMaker copied {there:,} of {records:,} records within {GIVE_UP:.0f} s")
         time.sleep(0.05)
-    raise SystemExit("MirrorMaker copied too little within 300 s")
-
-
-def _count(admin: AdminClient, topic: str) -> int:
-    found = admin.list_topics(timeout=10).topics.get(topic)
-    if found is None or not found.partitions:
-        return 0
-    return sum(high_watermarks(admin, [TopicPartition(topic, number) for number in found.partitions]).values())

@@ -1,0 +1,28 @@
+"""Two processes that have started before a clock does. Imports nothing that one of them does not need."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.pool import Pool
+from multiprocessing.synchronize import Barrier
+
+START = 60.0  # seconds that they may take
+
+
+@contextmanager
+def two_processes(*modules: str) -> Iterator[tuple[Pool, list[int]]]:
+    """A pool of two that have imported these modules, and their pids."""
+    context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(3)
+    with context.Pool(2, _prepare, (modules, ready)) as pool:
+        ready.wait(START)
+        yield pool, [process.pid for process in multiprocessing.active_children() if process.pid is not None]
+
+
+def _prepare(modules: Sequence[str], ready: Barrier) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    ready.wait(START)
