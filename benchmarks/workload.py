@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
-ENGINES = ("record", "batch")  # values of copy.engine; each gets a row wherever engines are compared
+ENGINES = ("auto", "record", "batch")  # values of copy.engine; each gets a row wherever engines are compared
 SCALE = float(os.environ.get("SCALE", "1"))  # of the records of every table, and of its partitions where it has many
 REPEATS = int(os.environ.get("REPEATS", "3"))  # turns, after those that warm the brokers up
 PARTITIONS = 4
