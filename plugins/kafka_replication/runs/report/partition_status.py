@@ -14,6 +14,7 @@ from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting import status as reporting
 from kafka_replication.reporting.status import PartitionStatus
+from kafka_replication.runs.plan import foreseeing
 from kafka_replication.runs.plan.previewing import without_occupied
 from kafka_replication.runs.run import Run
 
@@ -23,14 +24,15 @@ READING = 10.0  # seconds for the timestamps of all partitions together
 def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapshot) -> list[PartitionStatus]:
     """One row for each partition. ``take`` takes the snapshot of both clusters.
 
-    Only for partitions that are behind it reads one record of the source, to see how old that is, and one of the target
-    for those that were not opened. Raises Unreachable,
-    BadInput, Refused.
+    Only for partitions that are behind it reads one record of the source, to see how old that is, and asks how many are
+    near the end of their retention; and one of the target for those that were not opened. Raises Unreachable, BadInput,
+    Refused.
     """
     view = run.view()
     snapshot = take(run, view)
     planned = plan(run.replication, snapshot, view, run.watermarks(view))
-    rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view)
+    losses = foreseeing.source_losses(run, planned, snapshot, view)
+    rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view, losses)
     behind = reporting.behind(rows)
     times = (
         first_times(run.clusters.source, consumer_group(run.replication.name), behind, run.deadline.within(READING))

@@ -52,10 +52,8 @@ RECENTLY = timedelta(minutes=5)
 CHANNELS_SHARE, STORE_SHARE = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
-_OF_CLUSTERS = frozenset(
-    {Kind.CLUSTER, Kind.ADMISSION, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG, Kind.QUARANTINED}
-)
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
+_OF_CLUSTERS = frozenset(Kind) - _OF_RUNS - {Kind.STORE, Kind.LEDGER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
