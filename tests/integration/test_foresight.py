@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ import pytest
 from kafka_replication.alerting.memory import STATE_FOLDER
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.model.errors import Unreachable
+from kafka_replication.runs import checking, steps
 from kafka_replication.runs.plan import foreseeing
+from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.run import Request
 from tests.support.command_line import command
 from tests.support.received import Inbox
 from tests.support.scenario import Rec, Scenario
@@ -47,7 +51,11 @@ def stopped_long_ago(scene: Scenario) -> None:
 def test_records_that_the_source_will_drop_are_told_and_it_is_over_once_they_are_copied(
     scene: Scenario, received: Inbox, tmp_path: Path
 ) -> None:
+    """Told once, whoever looks: here first while the target is away, because of which runs do not start."""
     stopped_long_ago(scene)
+    watching = watcher(scene, received, tmp_path, timeouts={"request": 2})
+    away = replace(watching, connections=replace(scene.connections, target="127.0.0.1:9", alerts=received.addresses))
+    assert events(away.look()) == [f"opened loss-foreseen {scene.topic}"]
     scene.settings |= {"alerts": {"apprise": "oncall"}}
     environment = {"AIRFLOW_CONN_ONCALL": received.connection, STATE_FOLDER: str(tmp_path / "state")}
     code, out, err = command(scene, "watch", "--once", "--json", **environment)
@@ -59,12 +67,11 @@ def test_records_that_the_source_will_drop_are_told_and_it_is_over_once_they_are
     assert "at this rate records are lost in 12.0 h" in mail.text and "30 offsets wait" in mail.text
     assert f"{scene.topic}-0 that is not copied, at offset 50" in mail.text and "for 7 days" in mail.text
     assert f"kind: loss-foreseen\nevent: opened\ntopic: {scene.topic}" in mail.text
-    code, out, _ = command(scene, "status", "--json")
-    row, other = json.loads(out)["partitions"]
-    assert (code, round(row["lost_in_seconds"] / 3600), other["lost_in_seconds"]) == (1, 12, None)
+    row, other = (row.as_json() for row in standing(scene.bare_run()))
+    assert (round((row["lost_in_seconds"] or 0) / 3600), other["lost_in_seconds"]) == (12, None)
     report = scene.run()
     assert report.outcome == "done" and "NOTE at this rate records are lost in 12.0 h" in report.table()
-    assert events(watcher(scene, received, tmp_path).look()) == [f"healed loss-foreseen {scene.topic}"]
+    assert events(watching.look()) == [f"healed loss-foreseen {scene.topic}"]
 
 
 def test_check_and_plan_warn_before_records_are_lost(scene: Scenario) -> None:
@@ -85,10 +92,9 @@ def test_copies_that_an_existing_target_will_drop_are_told_before_and_in_the_run
     scene.target.create(scene.topic, config=WEEK)
     scene.source.produce(scene.topic, [*aged(40, 6.5), *aged(10, 0.1, 40)])
     said = f"{scene.topic} keeps records for 7 days (retention.ms), and up to 40 of the 50 offsets to be copied to it"
-    for name in ("check", "plan"):
-        code, out, err = command(scene, name)
-        assert code == 0 and said in out, err
-        assert f"raise retention.ms of {scene.topic} first" in out
+    for found in (checking.check(scene.bare_run()), steps.preview(scene.bare_run(), Request())[1]):
+        [finding] = [finding for finding in found if said in finding.what]
+        assert finding.remedy == f"raise retention.ms of {scene.topic} first"
     report = scene.run()
     assert report.outcome == "done"
     [note] = report.notes

@@ -15,6 +15,7 @@ from kafka_replication.model.times import from_millis, to_text
 from kafka_replication.planning import foresight
 from kafka_replication.planning.foresight import SourceLoss, Waiting, seconds_until_loss, source_loss, target_loss
 from kafka_replication.planning.snapshot import Snapshot, TopicDefaults
+from kafka_replication.watermarks.values import Watermark
 from tests.support.planning import Case, key, position, replication, source, topic, verified
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -118,6 +119,30 @@ def test_what_waits_is_what_was_opened_and_is_not_copied() -> None:
     assert (str(new.left), str(new.to_copy)) == ("nothing", "[0, 5000)")
     overrun = replace(BEHIND, source=source((2_000, 5_000, 5_000)))
     assert waiting(overrun) == []  # it is refused, with a reason of its own
+
+
+def test_while_the_target_is_away_the_store_says_what_waits() -> None:
+    def waiting(mark: Watermark, offsets: tuple[int, int, int] = (0, 100, 100)) -> list[str]:
+        topics = {"orders": replace(topic("orders", "s-orders", offsets), config=WEEK)}
+        found = foresight.unverified(replication(), [mark], topics)
+        return [f"{one.left} of {one.end}, {one.source_keeps}" for one in found]
+
+    mark = Watermark(
+        key=key(),
+        generation=1,
+        source_topic_id="s-orders",
+        target_topic_id="t-orders",
+        offset=40,
+        version=1,
+        updated_at=from_millis(NOW),
+        run_id="run-1",
+    )
+    assert waiting(mark) == [f"[40, 100) of 100, {7 * DAY}"]
+    assert waiting(mark, (60, 100, 90)) == [f"[60, 90) of 90, {7 * DAY}"]
+    assert waiting(mark, (0, 40, 40)) == [f"nothing of 40, {7 * DAY}"]
+    assert waiting(replace(mark, source_topic_id="another")) == []
+    assert waiting(replace(mark, key=key(target="elsewhere"))) == []
+    assert waiting(replace(mark, key=key("gone"))) == []
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import DAY_MILLIS, duration, from_millis, to_text
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.target_retention import Retention
 from kafka_replication.planning.topics.created_topics import created_config
+from kafka_replication.watermarks.values import Watermark
 
 _SHARE: Final = 4  # of a short retention
 
@@ -63,16 +64,13 @@ class Waiting:
     not known.
     """
 
-    planned: PartitionPlan
+    key: PartitionKey
+    generation: int
     left: Coverage
     to_copy: Coverage
     end: int
     source_keeps: int | None
     target_keeps: int | None
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.planned.key
 
     @property
     def first(self) -> int:
@@ -109,7 +107,8 @@ def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: Ledg
         position = view.position(planned.key, planned.generation)
         is_own = planned.key.target_topic == replication.target_name(source.name)
         partition = Waiting(
-            planned=planned,
+            key=planned.key,
+            generation=planned.generation,
             left=_left(position, offsets.readable) if position and is_own else Coverage(),
             to_copy=_not_copied(position, planned.copy),
             end=offsets.last_stable,
@@ -119,6 +118,30 @@ def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: Ledg
         if partition.left or partition.to_copy:
             found.append(partition)
     return found
+
+
+def unverified(
+    replication: Replication, watermarks: Iterable[Watermark], source: Mapping[str, Topic]
+) -> Iterator[Waiting]:
+    """The same by the store alone, while the target and its ledger do not answer: what is not verified counts as not
+    copied.
+    """
+    for watermark in watermarks:
+        topic = source.get(watermark.key.source.topic)
+        offsets = topic.readable.get(watermark.key.source.partition) if topic else None
+        is_own = watermark.key.target_topic == replication.target_name(watermark.key.source.topic)
+        if topic is None or offsets is None or topic.topic_id != watermark.source_topic_id or not is_own:
+            continue
+        from_ = max(watermark.offset, offsets.log_start)
+        yield Waiting(
+            key=watermark.key,
+            generation=watermark.generation,
+            left=Coverage.of([OffsetRange(from_, max(from_, offsets.last_stable))]),
+            to_copy=Coverage(),
+            end=offsets.last_stable,
+            source_keeps=_keeps(topic.config),
+            target_keeps=None,
+        )
 
 
 def _left(position: Position, readable: OffsetRange) -> Coverage:
@@ -164,9 +187,12 @@ class SourceLoss:
 
     @property
     def what(self) -> str:
-        when = f"in {duration(self.seconds)}" if self.seconds else "at any moment"
+        seconds = self.seconds
+        lost = (
+            f"at this rate records are lost in {duration(seconds)}" if seconds else "records may be lost at any moment"
+        )
         return (
-            f"at this rate records are lost {when}: the oldest one of {self.key.source} that is not copied, at offset"
+            f"{lost}: the oldest one of {self.key.source} that is not copied, at offset"
             f" {self.first}, is from {to_text(from_millis(self.oldest))}, and the source keeps records for"
             f" {lasting(self.keeps)} (retention.ms); {self.waiting:,} offsets wait, and of late"
             f" {f'{self.per_second:,.1f} a second were' if self.per_second else 'none was'} copied"

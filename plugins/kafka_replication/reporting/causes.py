@@ -210,7 +210,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
         chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
         for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
             yield _refused(replication, kind, topic, list(group))
-    yield from _near_retention(rows)
+    yield from foreseen_losses(rows)
     yield from _removed(rows)
     yield from _quarantined(replication, rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
@@ -237,7 +237,7 @@ def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[Pa
     )
 
 
-def _near_retention(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+def foreseen_losses(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Records that the source will drop before they are copied, one cause for each topic."""
     for losses in by_topic(row.loss for row in rows if row.loss):
         topic = losses[0].key.source.topic

@@ -171,7 +171,9 @@ def status(
     return rows
 
 
-def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem) -> PartitionStatus:
+def from_watermark(
+    watermark: Watermark, source: Topic | None, problem: Problem, loss: SourceLoss | None = None
+) -> PartitionStatus:
     """The row of a partition whose target does not answer, from the store, and from the source if it is known."""
     source_partition = watermark.key.source
     offsets = source.readable.get(source_partition.partition) if source else None
@@ -193,6 +195,7 @@ def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem)
         last_verified=to_text(watermark.updated_at),
         position=None,
         level=UNKNOWN,
+        loss=loss,
     )
 
 

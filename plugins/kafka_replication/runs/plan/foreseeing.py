@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.record_times import first_times
@@ -44,9 +44,9 @@ def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live
         return []
 
 
-def source_losses(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView) -> Mapping[PartitionKey, SourceLoss]:
+def source_losses(run: Run, found: Sequence[Waiting]) -> Mapping[PartitionKey, SourceLoss]:
     """The partitions of which the source will soon drop records that are not copied. Raises Unreachable."""
-    found, now = foresight.waiting(run.replication, plan, snapshot, view), _now()
+    now = _now()
     losses = _source_losses(run, found, _young(run, _source_limits(found, now)), now)
     return {loss.key: loss for loss in losses}
 
@@ -92,7 +92,7 @@ def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, now: int)
 def _source_loss(run: Run, of: Waiting, oldest: int | None, now: int) -> SourceLoss | None:
     if oldest is None:
         return None
-    then = run.store.watermark_at(of.key, of.planned.generation, from_millis(oldest))
+    then = run.store.watermark_at(of.key, of.generation, from_millis(oldest))
     since = None if then is None else max(oldest, floor_millis(then.updated_at))
     return foresight.source_loss(of, oldest=oldest, now=now, since=since, offset_then=then.offset if then else 0)
 

@@ -10,6 +10,7 @@ from kafka_replication.kafka.read.record_times import first_times
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, Unreachable
 from kafka_replication.model.keys import consumer_group
+from kafka_replication.planning import foresight
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting import status as reporting
@@ -31,7 +32,7 @@ def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapsho
     view = run.view()
     snapshot = take(run, view)
     planned = plan(run.replication, snapshot, view, run.watermarks(view))
-    losses = foreseeing.source_losses(run, planned, snapshot, view)
+    losses = foreseeing.source_losses(run, foresight.waiting(run.replication, planned, snapshot, view))
     rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view, losses)
     behind = reporting.behind(rows)
     times = (
@@ -51,9 +52,10 @@ def without_target(run: Run, problem: Problem) -> list[PartitionStatus]:
     try:
         described = topics.describe(run.clusters.source_admin, {key.source.topic for key in watermarks})
         source = described.topics
+        losses = foreseeing.source_losses(run, list(foresight.unverified(run.replication, watermarks.values(), source)))
     except (Unreachable, NotAdmitted):
-        source = {}
+        source, losses = {}, {}
     return [
-        reporting.from_watermark(watermark, source.get(key.source.topic), problem)
+        reporting.from_watermark(watermark, source.get(key.source.topic), problem, losses.get(key))
         for key, watermark in sorted(watermarks.items())
     ]
