@@ -121,16 +121,16 @@ def test_the_watermark_of_a_moment_is_told_as_far_as_it_is_kept(store: Watermark
         watermarks.advance(store, other, 99, version)
         time_passes(2 * DAY)
 
-    def offset(days: float, generation: int = 1) -> int | None:
+    def told(days: float, generation: int = 1) -> int | None:
         mark = store.watermark_at(KEY, generation, moment(days))
         return None if mark is None else mark.offset
 
-    assert [offset(days) for days in (7, 5, 3, 1)] == [10, 10, 20, 30]  # the oldest known one, if there was none yet
-    assert offset(1, generation=2) is None
+    assert [told(days) for days in (7, 5, 3, 1)] == [10, 10, 20, 30]  # the oldest known one, if there was none yet
+    assert told(1, generation=2) is None
     watermarks.advance(store, KEY, 5, 3, generation=2)
-    assert (offset(0), offset(0, generation=2), offset(9, generation=2)) == (30, 5, 5)
+    assert (told(0), told(0, generation=2), told(9, generation=2)) == (30, 5, 5)
     store.prune(NAME, 3 * DAY)
-    assert offset(5) == 30
+    assert told(5) == 30
 
 
 def test_failed_records_go_when_they_were_decided_about_long_ago_and_open_ones_never(

@@ -13,6 +13,7 @@ import pytest
 
 from kafka_replication.alerting.memory import STATE_FOLDER
 from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.read.record_times import first_times
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runs import checking, steps
 from kafka_replication.runs.plan import foreseeing
@@ -116,7 +117,7 @@ def test_the_source_is_asked_only_if_something_waits_and_once_for_all_partitions
         return count
 
     monkeypatch.setattr(offsets, "at_time_each", counting(asked, offsets.at_time_each, 1))
-    monkeypatch.setattr(foreseeing, "first_times", counting(read, foreseeing.first_times, 2))
+    monkeypatch.setattr(f"{foreseeing.__name__}.first_times", counting(read, first_times, 2))
     scene.source.create(scene.topic, 3, config=WEEK)
     for partition in range(3):
         scene.source.produce(scene.topic, aged(20, 0.1), partition)
