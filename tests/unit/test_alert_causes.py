@@ -15,6 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.foresight import SourceLoss
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.reporting.causes import (
     BACKFILL,
@@ -201,6 +202,39 @@ def test_lag_is_one_cause_for_all_partitions_beyond_the_limit() -> None:
     assert len(lag.places) == 3
     assert "39 offsets or 60 s" in lag.what and "orders-1" not in lag.what
     assert list(partition_causes(replication(alerts={"lag": {"records": 40}}), rows)) == []
+
+
+def loss(partition: int, seconds: float, topic: str = "orders") -> SourceLoss:
+    key = PartitionKey("orders-dr", TopicPartition(topic, partition), topic)
+    return SourceLoss(key=key, first=60, oldest=0, keeps=86_400_000, waiting=40, per_second=0, seconds=seconds)
+
+
+def test_records_that_will_be_lost_are_one_cause_for_each_topic() -> None:
+    rows = [
+        row(0, loss=loss(0, 7200)),
+        row(1, loss=loss(1, 3600 * 1.5)),
+        row(2),
+        row(0, "other", loss=loss(0, 9, "other")),
+    ]
+    orders, other = partition_causes(replication(), rows)
+    assert (str(orders.key), str(other.key)) == ("loss-foreseen orders", "loss-foreseen other")
+    assert orders.what.startswith("at this rate records are lost in 1.5 h: the oldest one of orders-1 ")
+    assert "1 other partitions of orders" in orders.what
+    assert (orders.places, orders.patience) == (("orders-1 at 60", "orders-0 at 60"), 0)
+    [problem] = problems(replication(), rows[:1], NOW)
+    assert problem.startswith("orders-0: at this rate")
+
+
+def test_a_loss_that_is_near_is_told_although_something_else_explains_the_lag() -> None:
+    """Somebody has to act now, whoever was told of the failed run days ago."""
+    before = decide(
+        (), Observation(causes=tuple(run_causes(replication(), RunsSeen(runs=(run(state="failed"),)), NOW))), NOW
+    )
+    seen = Observation(
+        causes=(*(row.cause for row in before.open), *partition_causes(replication(), [row(loss=loss(0, 9))]))
+    )
+    after = decide(before.open, seen, NOW + HOUR)
+    assert "loss-foreseen orders" in [str(alert.open.key) for alert in after.alerts]
 
 
 def test_a_first_copy_lasts_until_a_run_of_it_has_ended() -> None:

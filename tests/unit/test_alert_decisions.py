@@ -231,6 +231,7 @@ def test_events_have_stable_ids() -> None:
         "not-admitted",
         "ledger-not-writable",
         "gap",
+        "loss-foreseen",
         "removed",
         "refused",
         "run-stalled",

@@ -27,7 +27,13 @@ def test_a_title_says_whether_it_is_wrong_or_was() -> None:
 
 def test_how_bad_it_is_is_that_of_the_worst() -> None:
     lag, failed, over = alert(Kind.LAG), alert(Kind.FAILED), alert(Kind.FAILED, AlertEvent.HEALED)
-    for alerts, severity in (([over], "success"), ([over, lag], "warning"), ([lag, failed, over], "failure")):
+    near = alert(Kind.RETENTION, topic="orders")
+    for alerts, severity in (
+        ([over], "success"),
+        ([over, lag], "warning"),
+        ([near], "failure"),
+        ([lag, failed, over], "failure"),
+    ):
         assert message("x", alerts).severity == severity
 
 

@@ -12,6 +12,7 @@ from kafka_replication.ledger.entries import Gap, Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.foresight import SourceLoss
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.live import plan, without_source
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -121,6 +122,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "gaps": [],
             "error": None,
             "remedy": None,
+            "lost_in_seconds": None,
         },
         {
             "topic": "orders",
@@ -151,6 +153,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "gaps": [],
             "error": None,
             "remedy": None,
+            "lost_in_seconds": None,
         },
         {
             "topic": "orders",
@@ -181,6 +184,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "gaps": [],
             "error": "orders-2: gone",
             "remedy": "exclude it",
+            "lost_in_seconds": None,
         },
     ]
 
@@ -292,6 +296,17 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
         "orders-0: a transaction is open: the last stable offset is 100, the high watermark 110; "
         "the 10 offsets between them are withheld until it ends"
     )
+
+
+def test_records_that_will_be_lost_have_a_warning_below_the_table() -> None:
+    loss = SourceLoss(
+        key=key(0), first=60, oldest=1_900_000_000_000, keeps=86_400_000, waiting=40, per_second=0, seconds=7200
+    )
+    made = status(Plan("orders-dr", (BEHIND, NEW, GONE)), SNAPSHOT, VIEW, {key(0): loss})
+    assert [row.as_json()["lost_in_seconds"] for row in made] == [7200, None, None]
+    warning, remedy = status_table(made).splitlines()[-2:]
+    assert warning == f"WARNING {loss.what}"
+    assert remedy == f"  remedy: {loss.remedy}"
 
 
 def test_a_usual_table_fits_a_terminal_and_groups_its_digits() -> None:

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     ADMISSION = "not-admitted"
     LEDGER = "ledger-not-writable"
     GAP = "gap"
+    RETENTION = "loss-foreseen"
     REMOVED = "removed"
     REFUSED = "refused"
     STALLED = "run-stalled"
@@ -43,6 +44,10 @@ _TITLES = {
     Kind.ADMISSION: ("a cluster does not let this client in", "a cluster did not let this client in"),
     Kind.LEDGER: ("the ledger cannot be written", "the ledger could not be written"),
     Kind.GAP: ("source offsets were lost before they were copied", "source offsets had been lost"),
+    Kind.RETENTION: (
+        "source records will be lost before they are copied",
+        "source records were about to be lost before they were copied",
+    ),
     Kind.REMOVED: ("copies are no longer on the target", "copies were no longer on the target"),
     Kind.REFUSED: ("partitions cannot be copied", "partitions could not be copied"),
     Kind.STALLED: ("a run makes no progress", "a run made no progress"),

@@ -57,6 +57,7 @@ class StatusRow(PartitionRow):
 
     What is not known because a cluster does not answer, or because nothing was copied, is null. ``in_store`` is false
     where the store knows less than the ledger. ``withheld`` offsets are hidden by an open transaction.
+    ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near.
     """
 
     state: str
@@ -84,6 +85,7 @@ class StatusRow(PartitionRow):
     gaps: list[GapRow]
     error: str | None
     remedy: str | None
+    lost_in_seconds: float | None
 
 
 class StatusDocument(TypedDict):

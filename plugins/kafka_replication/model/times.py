@@ -8,6 +8,7 @@ from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+DAY_MILLIS: Final = 86_400_000
 
 
 def from_millis(millis: int) -> datetime:

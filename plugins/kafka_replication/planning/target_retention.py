@@ -23,20 +23,24 @@ from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The limits of a target topic that deletes old records; None is no limit. In ms and bytes."""
+    """The limits of a topic that deletes old records; None is no limit. In ms and bytes."""
 
     millis: int | None
     bytes: int | None
 
     @classmethod
     def of(cls, topic: Topic) -> Retention:
-        if "delete" not in topic.config.get("cleanup.policy", "delete"):
+        return cls.in_config(topic.config)
+
+    @classmethod
+    def in_config(cls, config: Mapping[str, str]) -> Retention:
+        if "delete" not in config.get("cleanup.policy", "delete"):
             return cls(None, None)
-        return cls(_limit(topic, "retention.ms"), _limit(topic, "retention.bytes"))
+        return cls(_limit(config, "retention.ms"), _limit(config, "retention.bytes"))
 
 
-def _limit(topic: Topic, name: str) -> int | None:
-    value = int(topic.config.get(name, -1))
+def _limit(config: Mapping[str, str], name: str) -> int | None:
+    value = int(config.get(name, -1))
     return value if value >= 0 else None
 
 

@@ -13,6 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.values.schedule import last_due
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.times import duration, to_text
+from kafka_replication.planning.foresight import by_topic, others
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
@@ -209,6 +210,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
         chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
         for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
             yield _refused(replication, kind, topic, list(group))
+    yield from foreseen_losses(rows)
     yield from _removed(rows)
     yield from _quarantined(replication, rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
@@ -233,6 +235,18 @@ def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[Pa
         places=tuple(f"{row.plan.key.source} at {row.plan.position}" for row in rows),
         patience=replication.alerts.stalled_after if away else 0,
     )
+
+
+def foreseen_losses(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+    """Records that the source will drop before they are copied, one cause for each topic."""
+    for losses in by_topic(row.loss for row in rows if row.loss):
+        topic = losses[0].key.source.topic
+        yield Cause(
+            key=CauseKey(Kind.RETENTION, topic),
+            what=f"{losses[0].what}{others(losses)}",
+            remedy=losses[0].remedy,
+            places=tuple(f"{loss.key.source} at {loss.first}" for loss in losses),
+        )
 
 
 def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
@@ -305,8 +319,8 @@ def unverified(replication: Replication, row: PartitionStatus, now: datetime) ->
 
 
 def problems(replication: Replication, rows: Iterable[PartitionStatus], now: datetime) -> list[str]:
-    """The reasons for exit code 1 of ``status``: partitions that are refused, miss copies on the target, are beyond the
-    limit, or are unverified for long.
+    """The reasons for exit code 1 of ``status``: partitions that are refused, miss copies on the target, will lose
+    records at the source, are beyond the limit, or are unverified for long.
     """
     reasons = []
     for row in rows:
@@ -316,6 +330,8 @@ def problems(replication: Replication, rows: Iterable[PartitionStatus], now: dat
             reasons.append(f"{partition} {verb}: {row.plan.what}")
         elif row.plan.missed:
             reasons.append(f"{partition}: {row.problem}")
+        elif row.loss:
+            reasons.append(f"{partition}: {row.loss.what}")
         elif why := beyond(replication, row) or unverified(replication, row, now):
             reasons.append(f"{partition} {why}")
     return reasons

@@ -10,9 +10,11 @@ from kafka_replication import documents
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis, to_text
 from kafka_replication.planning.checks.preflight import withheld_by_open_transaction
+from kafka_replication.planning.foresight import SourceLoss, findings
 from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
@@ -52,6 +54,7 @@ class PartitionStatus:
     skipped: int = 0
     undecided: int = 0  # of both, those without a decision (retry or discard)
     waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
+    loss: SourceLoss | None = None  # records that the source will soon drop, although they are not copied
 
     @property
     def state(self) -> str:
@@ -129,10 +132,13 @@ class PartitionStatus:
             "gaps": [gap.as_json() for gap in self.gaps],
             "error": self.problem or None,
             "remedy": self.plan.remedy or None,
+            "lost_in_seconds": None if self.loss is None else round(self.loss.seconds, 3),
         }
 
 
-def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
+def status(
+    plan: Plan, snapshot: Snapshot, view: LedgerView, losses: Mapping[PartitionKey, SourceLoss] = {}
+) -> list[PartitionStatus]:
     """One row for each partition of the plan."""
     watermarks = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
     unknown, rows = set(unknown_to_store(view, watermarks)), []
@@ -159,12 +165,15 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 skipped=skipped,
                 undecided=view.undecided(planned.key) if position else 0,
                 waiting=view.undecided(planned.key, ASIDE[:1]) if position else 0,
+                loss=losses.get(planned.key),
             )
         )
     return rows
 
 
-def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem) -> PartitionStatus:
+def from_watermark(
+    watermark: Watermark, source: Topic | None, problem: Problem, loss: SourceLoss | None = None
+) -> PartitionStatus:
     """The row of a partition whose target does not answer, from the store, and from the source if it is known."""
     source_partition = watermark.key.source
     offsets = source.readable.get(source_partition.partition) if source else None
@@ -186,6 +195,7 @@ def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem)
         last_verified=to_text(watermark.updated_at),
         position=None,
         level=UNKNOWN,
+        loss=loss,
     )
 
 
@@ -238,7 +248,9 @@ def status_table(rows: list[PartitionStatus]) -> str:
         for row in rows
         if row.quarantined + row.skipped
     ]
-    notes = [*silent, *open_transactions, *not_in_store, *delivered, *failed, *removed, *gaps]
+    losses = findings((row.loss for row in rows if row.loss), ())
+    near = [f"WARNING {loss.what}\n  remedy: {loss.remedy}" for loss in losses]
+    notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *removed, *gaps]
     return "\n".join([_columns(rows), *notes])
 
 

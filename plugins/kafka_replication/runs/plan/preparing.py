@@ -23,6 +23,7 @@ from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.planning.starts import starts_to_write
+from kafka_replication.runs.plan import foreseeing
 from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
@@ -176,7 +177,7 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     opening = before.opening or before.plan
     if not demand.opens_live:
         raise_refused(opening)  # before one is opened, at the start of its range
-    notes = _notes_of(run, opening)
+    notes = _notes_of(run, demand, opening, before)
     opened, refused = open_new(run, world, opening, live=demand.opens_live)
     planned = before if opened is world else defended(run, demand.plan(run, opened, before.ranges))
     run_plan = _refusing(planned.plan, refused)
@@ -206,15 +207,18 @@ def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> 
     return replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions))
 
 
-def _notes_of(run: LeasedRun, opening: Plan) -> dict[TopicPartition, str]:
-    """Notes for the report about partitions that are about to be opened. They are logged now."""
+def _notes_of(run: LeasedRun, demand: Demand, opening: Plan, planned: Planned) -> dict[TopicPartition, str]:
+    """Notes for the report about partitions that are about to be opened or copied. They are logged now."""
+    world, live = planned.world, demand.kind != "backfill"
     found = already_there(run, opening)
+    found += foreseeing.warnings(run, planned.plan, world.snapshot, world.view, live=live)
     log_findings(found)
-    return {
-        TopicPartition(finding.topic, finding.partition): f"{finding.what}. {finding.remedy}"
-        for finding in found
-        if finding.topic is not None and finding.partition is not None
-    }
+    notes = dict[TopicPartition, str]()
+    for finding in found:
+        if finding.topic is not None and finding.partition is not None:
+            at, note = TopicPartition(finding.topic, finding.partition), f"{finding.what}. {finding.remedy}"
+            notes[at] = f"{notes[at]}; {note}" if at in notes else note
+    return notes
 
 
 def _noted(planned: PartitionPlan, notes: Mapping[TopicPartition, str]) -> PartitionPlan:

@@ -15,6 +15,7 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.live import refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.runs.plan import foreseeing
 from kafka_replication.runs.plan.demand import Live
 from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
@@ -42,7 +43,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, demand.plan(run, world, {})).plan
     planned = with_engines(run, replace(planned, changes=changes(planned, view, run.transform)), snapshot)
-    found += already_there(run, planned)
+    found += [*already_there(run, planned), *foreseeing.warnings(run, planned, snapshot, view)]
     return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *world.answers.findings])
 
 

@@ -23,7 +23,7 @@ from kafka_replication.alerting.text import Message, message
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
-from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationError, Stalled, Unreachable
+from kafka_replication.model.errors import NotAdmitted, ReplicationError, Stalled, Unreachable
 from kafka_replication.reporting.causes import (
     BACKFILL,
     Life,
@@ -38,7 +38,8 @@ from kafka_replication.reporting.causes import (
     run_causes,
 )
 from kafka_replication.runs.report.partition_status import standing
-from kafka_replication.runs.run import Run, open_run
+from kafka_replication.runs.run import open_run
+from kafka_replication.runs.watch.of_clusters import losses_without_target, problem_of_clusters, reach
 from kafka_replication.runtime import background
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.store import WatermarkStore
@@ -52,10 +53,8 @@ RECENTLY = timedelta(minutes=5)
 CHANNELS_SHARE, STORE_SHARE = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
-_OF_CLUSTERS = frozenset(
-    {Kind.CLUSTER, Kind.ADMISSION, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG, Kind.QUARANTINED}
-)
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
+_OF_CLUSTERS = frozenset(Kind) - _OF_RUNS - {Kind.STORE, Kind.LEDGER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,16 +157,17 @@ class Watcher:
     def _clusters(self, store: WatermarkStore) -> tuple[Sequence[Cause], frozenset[Kind]]:
         """The causes in the clusters, the ledger and the partitions, and the kinds that could be judged."""
         causes, judged = list[Cause](), set[Kind]()
+        deadline = Deadline.after(2 * self.replication.timeouts.request)
+        run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
         try:
-            deadline = Deadline.after(2 * self.replication.timeouts.request)
-            run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
-            _reach(run)
+            reach(run)
             causes += ledger_causes(self.replication, run.clusters.ledger.obstacle())
             judged.add(Kind.LEDGER)
             causes += partition_causes(self.replication, standing(run))
             judged |= _OF_CLUSTERS
         except ReplicationError as problem:
-            causes += _problem_of_clusters(self.replication, problem)
+            causes += problem_of_clusters(self.replication, problem)
+            causes += losses_without_target(run, problem)
             judged.add(Kind.CLUSTER)
         return causes, frozenset(judged)
 
@@ -326,28 +326,6 @@ def _moved_at(record: RunRecord) -> datetime:
         return datetime.fromisoformat(document.get("moved") or document["at"])
     except (ValueError, KeyError, TypeError):
         return record.created_at
-
-
-def _reach(run: Run) -> None:
-    """Ask both clusters for metadata. Raises Unreachable or NotAdmitted, which name the side and its connection."""
-    run.clusters.target.connect()
-    _ = run.clusters.source_admin
-
-
-def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:
-    """The cause because of which the clusters could not be read."""
-    if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
-        return
-    if isinstance(problem, (Unreachable, OutOfTime)):
-        yield Cause(
-            key=CauseKey(Kind.CLUSTER),
-            what=problem.what,
-            remedy=problem.remedy,
-            patience=replication.alerts.stalled_after,
-        )
-    else:
-        kind = Kind.ADMISSION if isinstance(problem, NotAdmitted) else Kind.REFUSED
-        yield Cause(key=CauseKey(kind), what=problem.what, remedy=problem.remedy)
 
 
 def _within(seconds: float, act: Callable[[], T]) -> T:
