@@ -35,11 +35,14 @@ def preload() -> None:
 
 
 def build() -> None:
-    """Build what reads and writes jobs, once for all workers."""
+    """Build what reads and writes jobs and the ledger, once for all workers and their threads."""
+    from kafka_replication.ledger import codec
+    from kafka_replication.ledger.entries import Position, Receipt, Verified
     from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS
 
     for adapter in (JOB, BUNDLE, RESULTS):
         adapter.rebuild()
+    codec.build(Position, Receipt, Verified)
 
 
 def main() -> None:
