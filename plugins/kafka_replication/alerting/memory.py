@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause, confirmed
 from kafka_replication.model.errors import BadInput
+from kafka_replication.runtime.private_json import deferred
 
 STATE_FOLDER = "KAFKA_REPLICATION_STATE_FOLDER"
-_OPEN = TypeAdapter(tuple[OpenCause, ...])
+_OPEN = deferred(tuple[OpenCause, ...])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE`` and
 ``kafka-replication watch FILE...``.
 
+Each command loads what it alone needs when it is called.
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 ``kafka-replication --verbose COMMAND FILE`` shows Spark's log.
 """
@@ -22,28 +23,18 @@ from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.command_frame import File, Json, failure
 from kafka_replication.cli.command_frame import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
-from kafka_replication.cli.repair import repaired
 from kafka_replication.config.values.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting import backfill as backfill_report
-from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.engines import engine_lines
 from kafka_replication.reporting.findings import finding_rows, verdict
-from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.reporting.report import RunReport, planned
-from kafka_replication.reporting.run_status import recent_runs, runs_at_work
-from kafka_replication.reporting.status import status_table
-from kafka_replication.reporting.verified import verified_rows
-from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import checking, runner, steps
+from kafka_replication.runs import runner, steps
 from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
-from kafka_replication.runs.repair import rebuild
-from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import OnDemand
@@ -90,6 +81,8 @@ def check(
     """Check file, store, connections, clusters, all access rights and what a run would refuse; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.runs import checking
+
         checked = checking.check(run)
         findings = [*stores.findings(), *checked.findings, *notifiers.findings(run.replication)]
         if not spark:
@@ -194,6 +187,9 @@ def backfill(
     """Copy a range of offsets or times in slices, and verify each slice. Skip what is on the target already."""
 
     def action(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.reporting import backfill as backfill_report
+        from kafka_replication.runs import backfill as backfilling
+
         request = backfill_request.parse(
             run.replication,
             topics=topic,
@@ -230,6 +226,10 @@ def status(
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.reporting.causes import problems
+        from kafka_replication.reporting.run_status import recent_runs, runs_at_work
+        from kafka_replication.reporting.status import status_table
+
         rows = terminal_progress.status_rows(run)
         wrong = problems(run.replication, rows, datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
@@ -266,6 +266,9 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         return terminal_progress.with_spark(run, context.obj, verified)
 
     def verified(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
+        from kafka_replication.reporting.verified import verified_rows
+        from kafka_replication.runs.report.partition_status import standing
+
         with leased(run, live_scope(run)) as leased_run:
             steps.fence_stale_producers(leased_run)
             keys = [key for key in run.view().positions if leased_run.holds(key.target_topic)]
@@ -314,6 +317,8 @@ def ledger(
         raise typer.BadParameter("--yes is for --repair alone")
 
     def restore(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.runs.repair import rebuild
+
         with leased(run, EVERYTHING) as leased_run:
             steps.fence_stale_producers(leased_run)
             rows = rebuild.rebuild_store(leased_run, force=force)
@@ -327,7 +332,14 @@ def ledger(
             0,
         )
 
+    def repaired(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.cli.repair import repaired
+
+        return repaired(run, yes=yes)
+
     def action(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.reporting.ledger import ledger_table
+
         view = run.view()
         receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
         rows: list[documents.LedgerRow] = [
@@ -347,5 +359,5 @@ def ledger(
         document: documents.LedgerDocument = {"replication": run.replication.name, "partitions": rows}
         return document, text, 0
 
-    chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
+    chosen = repaired if repair else restore if rebuild_store else action
     _act(file, as_json, chosen, writes=rebuild_store or repair, looks=not (rebuild_store or repair))

@@ -9,8 +9,6 @@ import typer
 from kafka_replication.cli.command_frame import File, Json, act
 from kafka_replication.cli.gaps import user
 from kafka_replication.model.failures import Action
-from kafka_replication.runs.failed.command import Asked, handle
-from kafka_replication.runs.failed.retry_discard import Decision
 from kafka_replication.runs.run import Run
 
 
@@ -53,6 +51,9 @@ def failed(
     decides = action in (Action.RETRY, Action.DISCARD)
 
     def do(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.runs.failed.command import Asked, handle
+        from kafka_replication.runs.failed.retry_discard import Decision
+
         asked = Asked(
             topic=topic, partition=partition, from_=from_, until=until, kind=kind, state=state, everything=everything
         )

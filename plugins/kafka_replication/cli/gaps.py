@@ -1,4 +1,7 @@
-"""The commands for lost or re-created data: ``approve-gap``, ``reset``, ``audit``."""
+"""The commands for lost or re-created data: ``approve-gap``, ``reset``, ``audit``.
+
+Each loads what it alone needs when it is called: all commands start with this module.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,7 @@ from kafka_replication import documents
 from kafka_replication.cli.command_frame import File, Json, act
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
-from kafka_replication.planning.gaps import ApprovedGap
-from kafka_replication.runs.audit import audit as auditing
-from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.leasing import leased, topic_scope
-from kafka_replication.runs.repair import approval
-from kafka_replication.runs.repair.approval import Approval
-from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
@@ -53,7 +50,10 @@ def approve_gap(
     """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        wanted = Approval(
+        from kafka_replication.planning.gaps import ApprovedGap
+        from kafka_replication.runs.repair import approval
+
+        wanted = approval.Approval(
             at=_at(topic, partition),
             range=_range(from_, until),
             reason=reason,
@@ -96,6 +96,8 @@ def reset(
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.runs.repair.reset import reset_topic
+
         if confirm != topic:
             raise BadInput(
                 f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}"
@@ -137,8 +139,10 @@ def audit(
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.runs.audit import audit as auditing
+
         audited = auditing.audit(
-            run, AuditRequest(topic or None, partition, _range(from_, MAX_OFFSET if until is None else until))
+            run, auditing.AuditRequest(topic or None, partition, _range(from_, MAX_OFFSET if until is None else until))
         )
         document = audited.as_json()
         if report is not None:

@@ -10,14 +10,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from kafka_replication.alerting.channels import WITHOUT_APPRISE, Channel
 from kafka_replication.alerting.text import Message
 from kafka_replication.config import Replication
 from kafka_replication.config.sections.alerts import Notifier
 from kafka_replication.model.errors import NotDelivered, ReplicationError
-from kafka_replication.orchestration.alerting.notify import ANSWER, REQUEST, Request
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runtime import extras
 
@@ -44,6 +41,10 @@ class NotifierProcess:
         return self._ask(None)
 
     def _ask(self, message: Message | None) -> ReplicationError | None:
+        from pydantic import ValidationError
+
+        from kafka_replication.orchestration.alerting.notify import ANSWER, REQUEST, Request
+
         request = REQUEST.dump_json(Request(self.notifier.class_, self.notifier.arguments, message))
         try:
             done = subprocess.run(_CHILD, input=request, capture_output=True, timeout=SECONDS, check=False)

@@ -8,14 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Display
-from rich.text import Text
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
@@ -25,12 +20,15 @@ from kafka_replication.model.times import duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.progress import Progress
-from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.reporting.table import amount
-from kafka_replication.runs.report.partition_status import standing, without_target
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submitting.output import OutputFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kafka_replication.reporting.status import PartitionStatus
 
 WATCH_SECONDS = 2.0
 Result = tuple[Any, str, int]  # the document, its text, and the exit code
@@ -47,6 +45,8 @@ def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launch], Result])
         if verbose or not sys.stderr.isatty():
             result = action(run, lambda: launcher_for(run.replication, output))
         else:
+            from rich.console import Console  # only a terminal needs it
+
             with displayed(run, Console(stderr=True)) as shown:
                 result = action(shown, lambda: launcher_for(run.replication, output))
         code = result[2]
@@ -82,6 +82,8 @@ def snapshot(run: Run, view: LedgerView) -> Snapshot:
 
 def status_rows(run: Run) -> list[PartitionStatus]:
     """The state of each partition. If the target cannot be used, it is the state that the store knows."""
+    from kafka_replication.runs.report.partition_status import standing, without_target
+
     try:
         return standing(run, snapshot)
     except (Unreachable, NotAdmitted) as error:
@@ -93,6 +95,9 @@ def status_rows(run: Run) -> list[PartitionStatus]:
 @contextmanager
 def displayed(run: Run, console: Console) -> Iterator[Run]:
     """The run with one display of its progress in the last line of the terminal; log lines appear above it."""
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Display
+
     display = Display(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
@@ -144,6 +149,10 @@ def _logging_to(stream: Any) -> Iterator[None]:
 
 def watch(read: Callable[[], str]) -> None:
     """Show what ``read`` returns, again every two seconds, until Ctrl-C. Without a terminal each text is printed."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
     console = Console()
     try:
         with Live(console=console, auto_refresh=False) as live:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,8 +24,10 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.watch.watching import Watcher, side_by_side
 from kafka_replication.runtime import stopping
+
+if TYPE_CHECKING:
+    from kafka_replication.runs.watch.watching import Watcher
 
 log = logging.getLogger(__name__)
 EVERY = 60
@@ -39,6 +41,8 @@ def add_to(app: typer.Typer) -> None:
 
 def watcher(replication: Replication) -> Watcher:
     """A watcher with the connections and the store of this process's environment."""
+    from kafka_replication.runs.watch.watching import Watcher  # not every run of a terminal has alerts
+
     return Watcher(
         replication=replication,
         connections=EnvironmentConnections(),
@@ -85,6 +89,8 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
         except ConfigError as problem:
             broken += 1
             log.error("%s", problem)
+    from kafka_replication.runs.watch.watching import side_by_side
+
     decisions = list(zip(replications, side_by_side(replications, _looked), strict=True))
     if as_json:
         document: documents.WatchDocument = {

@@ -96,6 +96,12 @@ class _Form:
     optional: Mapping[str, Any]
 
 
+def build(*kinds: type[Entry]) -> None:
+    """Build what reads and writes entries of these kinds, which takes tens of milliseconds, before threads need it."""
+    for kind in kinds:
+        _form(kind.KIND)
+
+
 @cache
 def _form(kind: str) -> _Form:
     entry = KINDS[kind]

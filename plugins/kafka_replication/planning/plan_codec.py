@@ -20,6 +20,7 @@ from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.runtime.private_json import deferred
 
 FORMAT = 1  # the format that is written
 _ANEW = "trigger a new run, which makes a new plan and copies nothing twice"
@@ -137,7 +138,7 @@ class Plan1(_Stored):
         )
 
 
-FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: TypeAdapter(Plan1)}
+FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: deferred(Plan1)}
 
 
 def encode(plan: Plan) -> str:

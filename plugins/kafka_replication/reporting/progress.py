@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from kafka_replication import documents
 from kafka_replication.ledger.entries import Position, Verified
@@ -18,6 +18,7 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.table import amount
+from kafka_replication.runtime.private_json import deferred
 
 WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds
 
@@ -109,7 +110,7 @@ class Progress(Counts):
         return ", ".join(parts) + slowest + waiting
 
 
-_PROGRESS = TypeAdapter(Progress)
+_PROGRESS = deferred(Progress)
 
 
 def percent(done: int, all_: int, finished: bool) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from pydantic import TypeAdapter
+
+from kafka_replication.runtime.private_json import deferred
 
 # Two readings of one process's start may differ, because the kernel gives its own start in whole seconds.
 TOLERANCE = 1.5
@@ -88,4 +89,4 @@ def _pid_space() -> str:
     return " ".join([boot, *namespaces])
 
 
-IDENTITY = TypeAdapter(ProcessIdentity)
+IDENTITY = deferred(ProcessIdentity)

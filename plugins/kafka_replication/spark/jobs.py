@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from pydantic import TypeAdapter
-
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.sections.failures import Failures
 from kafka_replication.copying.engine import CopyResult, CopyTask
@@ -18,7 +16,7 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.targets import KAFKA, module_of
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.runtime.private_json import private
+from kafka_replication.runtime.private_json import deferred, private
 from kafka_replication.spark.failures import WORKER_ENDED, Failure
 from kafka_replication.targets.port import Target, TargetSettings
 from kafka_replication.targets.registry import kind
@@ -161,10 +159,10 @@ class Answer:
 
 
 JOB = private(Job)
-ANSWER = TypeAdapter(Answer)
-BUNDLE = TypeAdapter(list[RangeTask])
-RESULTS = TypeAdapter(list[RangeResult])
-VERIFY_RESULT = TypeAdapter(VerifyResult)
+ANSWER = deferred(Answer)
+BUNDLE = deferred(list[RangeTask])
+RESULTS = deferred(list[RangeResult])
+VERIFY_RESULT = deferred(VerifyResult)
 
 
 def died(task: RangeTask, cause: str) -> RangeResult:

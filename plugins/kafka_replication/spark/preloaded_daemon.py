@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 
+from kafka_replication.runtime.loading import uncollected
 from kafka_replication.spark.start import prefer_linked
 
 PRELOADED = (
@@ -28,13 +29,26 @@ def preload() -> None:
             importlib.import_module(name)
         except Exception:  # noqa: BLE001  # any error of foreign code; the worker meets it again
             return
+    build()
     gc.collect()
     gc.freeze()  # no worker's garbage collection touches, and so copies, the pages it shares with the others
 
 
+def build() -> None:
+    """Build what reads and writes jobs and the ledger, once for all workers and their threads."""
+    from kafka_replication.ledger import codec
+    from kafka_replication.ledger.entries import Position, Receipt, Verified
+    from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS
+
+    for adapter in (JOB, BUNDLE, RESULTS):
+        adapter.rebuild()
+    codec.build(Position, Receipt, Verified)
+
+
 def main() -> None:
     prefer_linked()
-    preload()
+    with uncollected():
+        preload()
     from pyspark.daemon import manager
 
     manager()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import kafka_replication
+from kafka_replication.runtime.loading import uncollected
 
 
 def prefer_linked() -> None:
@@ -28,7 +29,8 @@ def prefer_linked() -> None:
 def main() -> None:
     """The driver's entry point: ``SCRIPT SOCKET``."""
     prefer_linked()
-    from kafka_replication.spark.driver import driver
+    with uncollected():
+        from kafka_replication.spark.driver import driver
 
     driver.main()
 

@@ -7,18 +7,18 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, text
 
 from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import Alert, Decide, Decision, Kind, OpenCause, confirmed
 from kafka_replication.model.times import floor_millis, from_millis
+from kafka_replication.runtime.private_json import deferred
 from kafka_replication.store import connect, schema
 
 _table = schema.alerts
 # The kinds of rows that are no causes: the last look of Airflow's watch, and the last decision about open causes.
 _LOOK, _DECIDED = "look", "settled"
-_OPEN = TypeAdapter(OpenCause)
+_OPEN = deferred(OpenCause)
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 

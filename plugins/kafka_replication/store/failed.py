@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, Row, and_, delete, insert, or_, select
 
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import floor_millis
+from kafka_replication.runtime.private_json import deferred
 from kafka_replication.store import connect, schema
 from kafka_replication.watermarks.failed import FailedId, FailedRow, Step
 
 _table = schema.failed_records
-_HISTORY = TypeAdapter(tuple[Step, ...])
+_HISTORY = deferred(tuple[Step, ...])
 AT_ONCE = 100  # rows of one statement; SQLite allows a bounded number of values
 
 

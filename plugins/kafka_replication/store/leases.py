@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.identity import IDENTITY
 from kafka_replication.store import connect, run_liveness, schema
+from kafka_replication.store.rows import replacing_insert
 from kafka_replication.watermarks import lease_rules
 from kafka_replication.watermarks.lease_rules import Granted, not_held
 from kafka_replication.watermarks.topics import TargetTopics
@@ -130,7 +130,7 @@ def _of_run(db: Connection, lease: Lease) -> Lease | None:
 
 
 def _put(db: Connection, lease: Lease) -> None:
-    statement = sqlite.insert(_table) if db.dialect.name == "sqlite" else postgresql.insert(_table)
+    statement = replacing_insert(db, _table)
     values = _values(lease)
     others = {name: statement.excluded[name] for name in values if name not in ("replication", "owner")}
     db.execute(statement.on_conflict_do_update(index_elements=["replication", "owner"], set_=others), values)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import schema
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 
 def key_values(key: PartitionKey) -> dict[str, Any]:
@@ -67,10 +69,21 @@ def add_run(db: Connection, run: RunRecord) -> None:
     )
 
 
+def replacing_insert(db: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """A statement that can replace rows which exist. Loads only what this kind of database needs."""
+    if db.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+
+        return insert(table)
+    from sqlalchemy.dialects.postgresql import insert as insert_into_postgresql
+
+    return insert_into_postgresql(table)
+
+
 def put_outcomes(db: Connection, outcomes: Collection[RangeOutcome], now: int) -> None:
     """Insert or replace, in one statement; ``now`` in milliseconds."""
     table = schema.outcomes
-    statement = sqlite.insert(table) if db.dialect.name == "sqlite" else postgresql.insert(table)
+    statement = replacing_insert(db, table)
     values = [_outcome_values(outcome, now) for outcome in outcomes]
     key = [column.name for column in table.primary_key.columns]
     others = {name: statement.excluded[name] for name in values[0] if name not in key}

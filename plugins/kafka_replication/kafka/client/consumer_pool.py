@@ -13,7 +13,9 @@ from confluent_kafka import Consumer
 
 from kafka_replication.kafka.client import clients
 
-MOST = 16  # idle consumers of a process; each has a connection and four threads
+# Idle consumers of a process; each has a connection and four threads. A worker that works on eight small ranges at a
+# time reads three topics in each thread: positions, receipts and the target. With fewer it makes new ones all the time.
+MOST = 24
 _Key = tuple[Any, ...]
 _idle: list[tuple[_Key, Consumer]] = []  # the one that has been idle for longest comes first
 _inherited: list[Any] = []  # a forked process has none of their threads: it must neither use, close nor free them

@@ -51,7 +51,7 @@ class TopicReader:
     def _current_id(self) -> str:
         """The topic's id, or an empty text if there is none. A re-created topic is read by a new consumer."""
         seconds = self._deadline.within(topics.TIMEOUT)
-        return topics.topic_ids(self._admin, [self.topic], seconds).get(self.topic, "")
+        return topics.current_id(self._admin, self.topic, seconds) or ""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
         """Log start and end of each partition, after waiting until no open transaction hides an entry below the end.

@@ -45,6 +45,7 @@ _CANNOT_DECODE = frozenset({KafkaError.UNKNOWN, KafkaError.INVALID_RECORD, Kafka
 # Seconds; each further request may take twice as long. As long as librdkafka 2.16 takes a broker that is down for a
 # leader, a request keeps a processor busy until its end. The next one comes after new metadata, and fails at once.
 FIRST_REQUEST = 2.0
+SHORTEST_PAUSE = 0.1  # before the second question; then it doubles
 Answers = dict[TopicPartition, ListOffsetsResultInfo]
 Failures = dict[TopicPartition, ReplicationError]  # the reason why a partition gave no answer
 
@@ -120,12 +121,15 @@ def _ask_each(
         _refresh_metadata(admin, {partition.topic for partition in left})
         return bool(left)
 
-    tenacity.Retrying(
-        retry=tenacity.retry_if_result(bool),
-        stop=lambda _: silence.is_over(len(left)),
-        wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
-        retry_error_callback=lambda _: None,
-    )(ask)
+    # Nearly always all answer at once, and then a loop would cost more than the question.
+    if ask() and not silence.is_over(len(left)):
+        time.sleep(SHORTEST_PAUSE)
+        tenacity.Retrying(
+            retry=tenacity.retry_if_result(bool),
+            stop=lambda _: silence.is_over(len(left)),
+            wait=tenacity.wait_exponential(multiplier=2 * SHORTEST_PAUSE, max=2.0),
+            retry_error_callback=lambda _: None,
+        )(ask)
     return answers, {partition: error for partition, error in failures.items() if partition not in answers}
 
 
@@ -343,13 +347,16 @@ def stable_ends_each(
         wait_log.still_hidden(hidden)
         return hidden
 
-    left: dict[TopicPartition, int] = tenacity.Retrying(
-        retry=tenacity.retry_if_result(bool),
-        stop=tenacity.stop_after_delay(deadline),
-        wait=tenacity.wait_exponential(multiplier=0.02, max=0.5),
-        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
-        sleep=pause,
-    )(look)
+    left = look()  # nearly always nothing is hidden, and then a loop would cost more than the question
+    if left and deadline > 0:
+        pause(0.02)
+        left = tenacity.Retrying(
+            retry=tenacity.retry_if_result(bool),
+            stop=tenacity.stop_after_delay(deadline),
+            wait=tenacity.wait_exponential(multiplier=0.04, max=0.5),
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+            sleep=pause,
+        )(look)
     for number, (partition, stable) in enumerate(sorted(left.items())):
         description = named(admin, partition) if number < MOST else ""
         failures[partition] = Stalled(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
@@ -31,6 +35,8 @@ _NO_ANSWER = frozenset(
     }
 )
 _answered: set[str] = set()  # bootstrap servers that answered this process
+_first: dict[str, Future[None]] = {}  # by bootstrap servers: done when the first thread that asks them has ended
+_TO_WAIT = 2.0  # seconds for the answer to another thread; a cluster that answers does it sooner
 
 
 def check(
@@ -44,6 +50,30 @@ def check(
     address = str(config["bootstrap.servers"])
     if address in _answered:
         return
+    with _asking(address):
+        if address not in _answered:
+            _retried(side, config, partition, seconds, deadline)
+            _answered.add(address)
+
+
+@contextmanager
+def _asking(address: str) -> Iterator[None]:
+    """One thread asks. The others, which begin at the same time, give it a moment: each question costs a client."""
+    mine = Future[None]()
+    first = _first.setdefault(address, mine)
+    if first is not mine:
+        wait([first], _TO_WAIT)
+    try:
+        yield
+    finally:
+        if first is mine:
+            del _first[address]
+            mine.set_result(None)
+
+
+def _retried(
+    side: str, config: clients.ClientConfig, partition: TopicPartition, seconds: float, deadline: Deadline
+) -> None:
     try:
         retry(
             f"{partition}: reaching the {side}",
@@ -57,7 +87,13 @@ def check(
             "let the workers reach the advertised address of every broker (firewall, routes, names), see"
             " docs/deployment.md; if the brokers were only down, run again",
         ) from e
-    _answered.add(address)
+
+
+def _forked() -> None:
+    _first.clear()  # the threads of another process
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _ask(config: clients.ClientConfig, partition: TopicPartition, seconds: float) -> None:

@@ -11,12 +11,10 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from kafka_replication.alerting.text import Message
 from kafka_replication.model.errors import BadInput, NotDelivered, ReplicationError
 from kafka_replication.runtime import extras
-from kafka_replication.runtime.private_json import private
+from kafka_replication.runtime.private_json import deferred, private
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Answer:
 
 
 REQUEST = private(Request)
-ANSWER = TypeAdapter(Answer)
+ANSWER = deferred(Answer)
 
 
 def answer(request: Request) -> Answer:

@@ -12,7 +12,7 @@ from kafka_replication.spark.host.archive import Archive
 OPTIONS = "spark.driver.extraJavaOptions"
 DAEMON = "kafka_replication.spark.preloaded_daemon"
 # The JVM does little but start. The first compiler alone costs half as much CPU time.
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
 # Java prints its objections to an archive on stdout; a run without an archive is no fault.
 SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 _JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
