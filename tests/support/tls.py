@@ -166,14 +166,14 @@ def _dotted(settings: dict[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): str(value) for name, value in settings.items()}
 
 
-SESSION = 1.5  # seconds
+SESSION = 2.0  # seconds
 LISTENERS = {
     "TLS": "SSL",
     "MUTUAL": "SSL",  # wants a client's certificate of the authority
     "EXPIRED": "SSL",  # its certificate expired an hour ago
     "ELSEWHERE": "SSL",  # its certificate is for another host
     "LOGIN": "SASL_SSL",  # PLAIN and SCRAM-SHA-512
-    "BEARER": "SASL_SSL",  # OAUTHBEARER, with tokens of the issuer; asks again after SESSION
+    "BEARER": "SASL_SSL",  # OAUTHBEARER with tokens of the issuer, and SCRAM-SHA-512; asks again after SESSION
     "OPEN_LOGIN": "SASL_PLAINTEXT",  # asks again every second: a changed password is noticed in mid-connection
 }
 
@@ -228,7 +228,7 @@ def _settings(authority: Authority, good: Path, password: str, keys: str) -> dic
             }
     bearer = "listener.name.bearer"
     return lines | {
-        f"{bearer}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{bearer}.sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
         f"{bearer}.oauthbearer.sasl.jaas.config": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
         f"{bearer}.oauthbearer.sasl.server.callback.handler.class": (
             f"{_LOGIN}.oauthbearer.OAuthBearerValidatorCallbackHandler"

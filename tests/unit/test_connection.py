@@ -223,13 +223,12 @@ HANDSHAKE, AUTHENTICATE, PRODUCE = 17, 36, 0
 
 
 def test_a_login_ends_and_is_renewed_between_requests_that_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_replication.wire.connection.BETWEEN_LOGINS", 0.01)
-    broker = Sessions(0.2)
+    broker, clock = Sessions(100), time.monotonic
     with served(broker, Security(login=LOGINS["PLAIN"])) as connection:
         for expected in (1, 2):
             connection.send(PRODUCE, 7, [b"x"])
             assert connection.open_requests == expected
-        time.sleep(0.2)
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 90)
         connection.send(PRODUCE, 7, [b"x"])
         assert connection.open_requests == 3
         assert [struct.unpack(">i", connection.receive())[0] for _ in range(3)] == [3, 4, 7]

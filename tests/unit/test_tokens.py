@@ -21,6 +21,7 @@ from tests.support.token_endpoint import SECRET, Endpoint, Issuer, token_endpoin
 
 ISSUER = Issuer()
 HIDDEN = "do-not-show-me"
+LATE = 4e9  # seconds since the epoch, in 2096
 
 
 def token(seconds: float = 600, value: str = "t") -> Token:
@@ -40,19 +41,28 @@ def endpoint(serving: Endpoint) -> Endpoint:
     return serving
 
 
+class Clock:
+    """The time, moved by ``later`` seconds. A token of `token` is fresh for 480 s, and ends after 600 s."""
+
+    later = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.later
+
+
 def test_one_token_serves_all_until_it_is_no_longer_fresh() -> None:
-    fetched = list[Token]()
+    fetched, clock = list[Token](), Clock()
 
     def fetch(_: float) -> Token:
         time.sleep(0.05)
-        fetched.append(token(0.5))
+        fetched.append(Token(value="t", expires=clock() + 600))
         return fetched[-1]
 
-    tokens = Tokens(fetch, "a test")
+    tokens = Tokens(fetch, "a test", clock)
     with ThreadPoolExecutor(8) as threads:
         assert {id(one) for one in threads.map(lambda _: tokens.current(5), range(8))} == {id(fetched[0])}
     assert len(fetched) == 1
-    time.sleep(0.41)  # more than 0.8 of its life
+    clock.later = 500
     assert tokens.current(5) is fetched[1]
     tokens.forget(fetched[0])
     assert tokens.current(5) is fetched[1]
@@ -61,19 +71,19 @@ def test_one_token_serves_all_until_it_is_no_longer_fresh() -> None:
 
 
 def test_the_old_token_is_used_while_there_is_no_new_one(caplog: pytest.LogCaptureFixture) -> None:
-    answers: list[Token | Unreachable] = [token(0.5), Unreachable("the provider is away")]
+    answers, clock = [token()], Clock()
 
     def fetch(_: float) -> Token:
-        if isinstance(answer := answers[0] if len(answers) == 1 else answers.pop(0), Token):
-            return answer
-        raise answer
+        if answers:
+            return answers.pop()
+        raise Unreachable("the provider is away")
 
-    tokens = Tokens(fetch, "a test")
+    tokens = Tokens(fetch, "a test", clock)
     first = tokens.current(5)
-    time.sleep(0.41)
+    clock.later = 500
     assert tokens.current(5) is first
     assert "the provider is away" in caplog.text and "token before is used" in caplog.text
-    time.sleep(0.1)
+    clock.later = 601
     with pytest.raises(Unreachable):
         tokens.current(5)
 
@@ -96,7 +106,7 @@ def test_a_function_that_hangs_is_waited_for_so_long_and_called_again() -> None:
 
 @pytest.mark.parametrize(
     "returned",
-    [("t", time.time() + 60), ("t", int(time.time()) + 60, "me", {"cluster": "lkc-1"}), ["t", time.time() + 60, "me"]],
+    [("t", LATE), ("t", int(LATE), "me", {"cluster": "lkc-1"}), ["t", LATE, "me"]],
 )
 def test_what_a_callback_may_return(returned: Any) -> None:
     asked = list[object]()
@@ -117,10 +127,10 @@ def test_what_a_callback_may_return(returned: Any) -> None:
         (60.0, HIDDEN),
         (HIDDEN, "60"),
         (HIDDEN, 60.0),
-        (HIDDEN + "\1", time.time() + 60),
-        ("", time.time() + 60),
-        (HIDDEN, time.time() + 60, "me", {"auth": HIDDEN}),
-        (HIDDEN, time.time() + 60, "me", {"cluster": HIDDEN + "\1"}),
+        (HIDDEN + "\1", LATE),
+        ("", LATE),
+        (HIDDEN, LATE, "me", {"auth": HIDDEN}),
+        (HIDDEN, LATE, "me", {"cluster": HIDDEN + "\1"}),
         None,
     ],
     ids=range(9),

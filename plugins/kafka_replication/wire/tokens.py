@@ -49,9 +49,9 @@ class Tokens:
     While one thread fetches, the others wait for the same token. After a failure the old token is used until it ends.
     """
 
-    def __init__(self, fetch: Fetch, source: str) -> None:
+    def __init__(self, fetch: Fetch, source: str, now: Callable[[], float] = time.time) -> None:
         """``source`` is where tokens come from, in messages."""
-        self._fetch, self._source = fetch, source
+        self._fetch, self._source, self._now = fetch, source, now
         self._lock = threading.Lock()
         self._token: Token | None = None
         self._fresh_until = 0.0
@@ -60,7 +60,7 @@ class Tokens:
     def current(self, seconds: float) -> Token:
         """Raises NotAuthenticated, TlsFailed, Unreachable, Stalled after ``seconds`` without a token."""
         with self._lock:
-            if self._token is not None and time.time() < self._fresh_until:
+            if self._token is not None and self._now() < self._fresh_until:
                 return self._token
             if self._fetching is None:
                 self._fetching = background.begin(lambda: self._fetched(seconds), "token")
@@ -84,7 +84,7 @@ class Tokens:
 
     def _fetched(self, seconds: float) -> Token:
         try:
-            token, now = self._fetch(seconds), time.time()
+            token, now = self._fetch(seconds), self._now()
             with self._lock:
                 self._token, self._fresh_until = token, now + FRESH * (token.expires - now)
             return token
@@ -99,7 +99,7 @@ class Tokens:
 
     def _old(self) -> Token | None:
         with self._lock:
-            return self._token if self._token is not None and time.time() < self._token.expires else None
+            return self._token if self._token is not None and self._now() < self._token.expires else None
 
 
 def from_callback(function: Callable[[Any], Any], argument: object, secrets: Sequence[str]) -> Fetch:
