@@ -208,6 +208,13 @@ def test_what_a_provider_refuses(
     assert len(endpoint.bodies) == 1, "a refusal is not repeated, and the secret follows no redirection"
 
 
+def test_a_provider_that_repeats_what_it_was_asked(endpoint: Endpoint) -> None:
+    """In the form that it had on the wire."""
+    with pytest.raises(NotAuthenticated, match=r"status 401, invalid_client: not Basic \*\*\*") as error:
+        TokenEndpoint(endpoint.settings(**{"client.id": "nobody"})).fetch(5)
+    assert "nobody" in error.value.what
+
+
 def test_a_provider_that_is_away_is_waited_for_so_long() -> None:
     with token_endpoint(dict) as endpoint:
         pass

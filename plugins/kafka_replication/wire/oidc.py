@@ -51,7 +51,9 @@ class TokenEndpoint:
         for name, only in ((GRANT, "client_credentials"), (METADATA, "none")):
             if str(config.get(name, only)).lower() != only:
                 raise Unsupported(f"the connection sets {name} to {config[name]}", _BY_CALLBACK)
-        self.client, self._secret = _setting(config, *IDS), _setting(config, *SECRETS)
+        self.client, secret = _setting(config, *IDS), _setting(config, *SECRETS)
+        self._credentials = base64.b64encode(f"{self.client}:{secret}".encode()).decode()
+        self._secrets = (secret, self._credentials)
         self._url, self._scope = _setting(config, ENDPOINT), str(config.get(SCOPE, ""))
         self._extensions = _pairs(str(config.get(EXTENSIONS, "")))
         parts = urlsplit(self._url)
@@ -72,11 +74,10 @@ class TokenEndpoint:
         return retry(f"asking {self.name}", once, NEVER, ATTEMPTS, patience=seconds)
 
     def _asked(self, seconds: float) -> bytes:
-        credentials = base64.b64encode(f"{self.client}:{self._secret}".encode()).decode()
         # As librdkafka sends it: a scope that needs an encoding has it in the connection.
         body = "grant_type=client_credentials" + (f"&scope={self._scope}" if self._scope else "")
         headers = {
-            "Authorization": f"Basic {credentials}",
+            "Authorization": f"Basic {self._credentials}",
             "Content-Type": "application/x-www-form-urlencoded",
             "Accept": "application/json",
         }
@@ -95,7 +96,7 @@ class TokenEndpoint:
         said = _document(answer)
         why = ": ".join(str(said[name]) for name in ("error", "error_description") if name in said)
         what = f"{self.name} gives no token to {self.client}: status {status}"
-        what = f"{what}, {without(why, [self._secret])}" if why else what
+        what = f"{what}, {without(why, self._secrets)}" if why else what
         if status == 429 or status >= 500:
             return Unreachable(what, "see the provider's log, then run again")
         if 300 <= status < 400:
