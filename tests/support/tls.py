@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
     ScramCredentialInfo,
@@ -26,6 +27,7 @@ from cryptography.x509.oid import NameOID
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.support.clusters import started
+from tests.support.token_endpoint import AUDIENCE, Issuer
 
 USER = "replicator"
 _LOGIN = "org.apache.kafka.common.security"
@@ -58,6 +60,18 @@ class Authority:
         file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
         return file
 
+    def revoked(self, *certificates: Path) -> Path:
+        """A file with the list of those that are no longer valid."""
+        made = x509.CertificateRevocationListBuilder().issuer_name(self._name)
+        made = made.last_update(datetime.now(UTC) - A_DAY).next_update(datetime.now(UTC) + A_DAY)
+        for file in certificates:
+            number = x509.load_pem_x509_certificate(file.read_bytes()).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(datetime.now(UTC))
+            made = made.add_revoked_certificate(revoked.build())
+        file = self._folder / f"revoked-{len(certificates)}.pem"
+        file.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return file
+
     def _sign(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType, until: datetime
     ) -> x509.Certificate:
@@ -85,7 +99,7 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TlsCluster:
     """One broker. Every client setting below works, but for what it overrides; see `listeners`."""
 
@@ -93,6 +107,8 @@ class TlsCluster:
     ports: dict[str, int]
     authority: Authority
     stranger: Authority  # whom the broker does not know
+    certificate: Path  # of the broker
+    issuer: Issuer  # of the tokens that the broker takes
     password: str
 
     def address(self, listener: str) -> str:
@@ -124,6 +140,15 @@ class TlsCluster:
         AdminClient({**settings, "log_level": 0}).list_topics(timeout=30)  # it logs in again until it may
         return settings
 
+    def bearer(self, **more: Any) -> dict[str, Any]:
+        """Settings of a client that logs in over TLS with a token, but for where the token comes from."""
+        return {
+            **self.tls("BEARER"),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            **_dotted(more),
+        }
+
     def login(self, **more: Any) -> dict[str, Any]:
         """Settings of a client that logs in over TLS."""
         return {
@@ -141,12 +166,14 @@ def _dotted(settings: dict[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): str(value) for name, value in settings.items()}
 
 
+SESSION = 2.0  # seconds
 LISTENERS = {
     "TLS": "SSL",
     "MUTUAL": "SSL",  # wants a client's certificate of the authority
     "EXPIRED": "SSL",  # its certificate expired an hour ago
     "ELSEWHERE": "SSL",  # its certificate is for another host
     "LOGIN": "SASL_SSL",  # PLAIN and SCRAM-SHA-512
+    "BEARER": "SASL_SSL",  # OAUTHBEARER with tokens of the issuer, and SCRAM-SHA-512; asks again after SESSION
     "OPEN_LOGIN": "SASL_PLAINTEXT",  # asks again every second: a changed password is noticed in mid-connection
 }
 
@@ -156,15 +183,28 @@ def tls_cluster(folder: Path) -> Iterator[TlsCluster]:
     """A new one, killed in the end. Its plaintext listener is ``cluster.bootstrap``."""
     name, password = f"tls-{uuid.uuid4().hex[:6]}", secrets.token_hex(8)
     authority, stranger = Authority(folder / f"{name}-pem", "authority"), Authority(folder / f"{name}-pem", "stranger")
+    issuer = Issuer()
+    issuer.write_keys(keys := folder / f"{name}-keys.json")
     ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
     listeners = {listener: (ports[listener], protocol) for listener, protocol in LISTENERS.items()}
-    cluster = KafkaCluster(name, folder, listeners=listeners, extra=_settings(authority, password))
-    with started(cluster):
-        yield TlsCluster(cluster, {**ports, "PLAINTEXT": cluster.broker(0).port}, authority, stranger, password)
-
-
-def _settings(authority: Authority, password: str) -> dict[str, str]:
     good = authority.issue("broker")
+    settings = _settings(authority, good, password, keys.as_uri())
+    cluster = KafkaCluster(name, folder, listeners=listeners, extra=settings)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JDK_JAVA_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}")
+        with started(cluster):
+            yield TlsCluster(
+                cluster=cluster,
+                ports={**ports, "PLAINTEXT": cluster.broker(0).port},
+                authority=authority,
+                stranger=stranger,
+                certificate=good,
+                issuer=issuer,
+                password=password,
+            )
+
+
+def _settings(authority: Authority, good: Path, password: str, keys: str) -> dict[str, str]:
     own = {
         "EXPIRED": authority.issue("expired", until=datetime.now(UTC) - timedelta(hours=1)),
         "ELSEWHERE": authority.issue("elsewhere", host="kafka.elsewhere.example"),
@@ -186,7 +226,16 @@ def _settings(authority: Authority, password: str) -> dict[str, str]:
                 ),
                 f"{prefix}.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
             }
+    bearer = "listener.name.bearer"
     return lines | {
+        f"{bearer}.sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
+        f"{bearer}.oauthbearer.sasl.jaas.config": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+        f"{bearer}.oauthbearer.sasl.server.callback.handler.class": (
+            f"{_LOGIN}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        f"{bearer}.sasl.oauthbearer.jwks.endpoint.url": keys,
+        f"{bearer}.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{bearer}.connections.max.reauth.ms": str(int(SESSION * 1000)),
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.open_login.connections.max.reauth.ms": "1000",
     }

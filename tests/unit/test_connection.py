@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from kafka_replication.model.errors import NotAuthenticated, ReplicationError, Stalled, TlsFailed, Unreachable
 from kafka_replication.wire import fetching, producing, transactions
 from kafka_replication.wire.connection import Connection
+from kafka_replication.wire.logins import Bearer, Login, Plain, Scram
 from kafka_replication.wire.security import Security
+from kafka_replication.wire.tokens import Token, Tokens
 from stack.ports import LOOPBACK
 from tests.support.tls import Authority
 
@@ -79,6 +82,18 @@ ASK: dict[str, Ask] = {
     "add": lambda it: transactions.add_partition(it, "id", 1, 0, "t", 0),
     "abort": lambda it: transactions.abort(it, "id", 1, 0),
     "find": lambda it: transactions.find_coordinator(it, "id"),
+}
+
+
+def said(answer: bytes = b"", *, error: int = 0, lifetime: int = 0) -> bytes:
+    """An answer to SaslAuthenticate, version 1, with milliseconds of the session."""
+    return struct.pack(">hhi", error, -1, len(answer)) + answer + struct.pack(">q", lifetime)
+
+
+LOGINS: dict[str, Login] = {
+    "PLAIN": Plain("u", "p"),
+    "SCRAM-SHA-256": Scram("SCRAM-SHA-256", "u", "p"),
+    "OAUTHBEARER": Bearer("u", Tokens(lambda _: Token(value="t", expires=time.time() + 600), "a test")),
 }
 EMPTY = bytes(16)  # no error, no topic, no partition
 
@@ -152,25 +167,79 @@ def test_a_broker_that_goes_away_while_tls_begins_can_be_asked_again(tmp_path: P
         pass
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("mechanism", LOGINS)
 @pytest.mark.parametrize(
     ("answers", "error"),
     [
         ((struct.pack(">hi", 33, 0),), NotAuthenticated),
-        ((struct.pack(">hi", 0, 0), struct.pack(">hhi", 58, -1, 0)), NotAuthenticated),
+        ((struct.pack(">hi", 0, 0), said(error=58)), NotAuthenticated),
         ((struct.pack(">hi", 0, 0), b"x"), Unreachable),
     ],
     ids=["mechanism", "refused", "malformed"],
 )
 def test_a_login_that_fails(mechanism: str, answers: tuple[bytes, ...], error: type[ReplicationError]) -> None:
-    security = Security(mechanism=mechanism, user="u", password="p")
+    security = Security(login=LOGINS[mechanism])
     with pytest.raises(error), served(answering(*answers), security):
         pass
 
 
 @pytest.mark.parametrize("answer", [b"\xff\xfe", b"r=1", b"", b"e=other-error"])
 def test_a_login_with_an_answer_that_is_none(answer: bytes) -> None:
-    security = Security(mechanism="SCRAM-SHA-512", user="u", password="p")
-    message = struct.pack(">hhi", 0, -1, len(answer)) + answer
+    security = Security(login=LOGINS["SCRAM-SHA-256"])
+    message = said(answer)
     with pytest.raises((NotAuthenticated, Unreachable)), served(answering(struct.pack(">hi", 0, 0), message), security):
         pass
+
+
+def test_a_token_that_is_refused_is_not_used_again() -> None:
+    """The broker says so in an answer without an error, and gives the error when it was confirmed (RFC 7628)."""
+    bearer = LOGINS["OAUTHBEARER"]
+    assert isinstance(bearer, Bearer)
+    first = bearer.tokens.current(5)
+    assert bearer.tokens.current(5) is first
+    refused = answering(struct.pack(">hi", 0, 0), said(b'{"status":"invalid_token"}'), said(error=58))
+    with pytest.raises(NotAuthenticated, match="login of u with OAUTHBEARER"), served(refused, Security(login=bearer)):
+        pass
+    assert bearer.tokens.current(5) is not first
+
+
+class Sessions:
+    """A broker that ends sessions after some seconds, and answers all other requests with their correlation id."""
+
+    def __init__(self, seconds: float) -> None:
+        self.heard, self._lifetime = list[int](), said(lifetime=int(seconds * 1000))
+
+    def __call__(self, accepted: socket.socket) -> None:
+        while size := accepted.recv(4, socket.MSG_WAITALL):
+            request = accepted.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
+            key, _, correlation = struct.unpack_from(">hhi", request)
+            self.heard.append(key)
+            special = {HANDSHAKE: struct.pack(">hi", 0, 0), AUTHENTICATE: self._lifetime}
+            body = struct.pack(">i", correlation) + special.get(key, struct.pack(">i", correlation))
+            accepted.sendall(struct.pack(">i", len(body)) + body)
+
+
+HANDSHAKE, AUTHENTICATE, PRODUCE = 17, 36, 0
+
+
+def test_a_login_ends_and_is_renewed_between_requests_that_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, clock = Sessions(100), time.monotonic
+    with served(broker, Security(login=LOGINS["PLAIN"])) as connection:
+        for expected in (1, 2):
+            connection.send(PRODUCE, 7, [b"x"])
+            assert connection.open_requests == expected
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 90)
+        connection.send(PRODUCE, 7, [b"x"])
+        assert connection.open_requests == 3
+        assert [struct.unpack(">i", connection.receive())[0] for _ in range(3)] == [3, 4, 7]
+        assert connection.open_requests == 0
+    login = [HANDSHAKE, AUTHENTICATE]
+    assert broker.heard == [*login, PRODUCE, PRODUCE, *login, PRODUCE]
+
+
+def test_a_login_without_an_end_is_not_renewed() -> None:
+    broker = Sessions(0)
+    with served(broker, Security(login=LOGINS["PLAIN"])) as connection:
+        connection.send(PRODUCE, 7, [b"x"])
+        connection.receive()
+    assert broker.heard == [HANDSHAKE, AUTHENTICATE, PRODUCE]

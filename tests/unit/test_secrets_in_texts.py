@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import pkgutil
 import typing
 from collections.abc import Iterator
@@ -19,9 +20,12 @@ from kafka_replication.orchestration.alerting.notifiers import NotifierChannel
 from kafka_replication.orchestration.alerting.notify import REQUEST
 from kafka_replication.orchestration.alerting.notify import Request as NotifyRequest
 from kafka_replication.spark.jobs import JOB, Job
+from kafka_replication.wire.logins import Bearer, Plain, Scram
 from kafka_replication.wire.security import Security
+from kafka_replication.wire.tokens import Token, Tokens
 
 SECRET = "do-not-show-me"
+TOKEN = Token(value=SECRET, expires=math.inf, extensions=[("cluster", SECRET)])
 HOLDING = {"some.password": SECRET}
 # What a person wrote for readers, and what the ledger and Kafka hold: no setting of a client.
 NO_SECRETS = frozenset(
@@ -37,7 +41,10 @@ NO_SECRETS = frozenset(
 @pytest.mark.parametrize(
     "value",
     [
-        Security(user="me", password=SECRET),
+        Security(login=Plain("me", SECRET)),
+        Security(login=Scram("SCRAM-SHA-512", "me", SECRET)),
+        Security(login=Bearer("me", Tokens(lambda _: TOKEN, "a test"))),
+        TOKEN,
         Definition(connection_id="c", conn_type="kafka", extra=HOLDING),
         SparkConnection("spark://master:7077", {"spark.authenticate.secret": SECRET}),
         Job(replication="r", run_id="1", source=HOLDING, target=HOLDING, settings=Copy()),

@@ -8,7 +8,7 @@ from typing import Final
 EXTRAS: Final = {
     "airflow": ("airflow",),
     "spark": ("pyspark", "py4j"),
-    "batch": ("kio", "crc32c", "scramp", "pyarrow"),
+    "batch": ("kio", "crc32c", "scramp", "pyarrow", "cryptography"),
     "alerts": ("apprise",),
 }
 

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import io
+import math
 import socket
 import ssl
 import struct
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Self, TypeVar, cast
 
-from kio.schema.sasl_authenticate.v0.request import SaslAuthenticateRequest
-from kio.schema.sasl_authenticate.v0.response import SaslAuthenticateResponse
+from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v1.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.serial import entity_reader, entity_writer
 
 from kafka_replication.model.errors import NotAuthenticated, Stalled, TlsFailed, Unreachable
+from kafka_replication.wire.logins import Login
 from kafka_replication.wire.security import Security
 
 A = TypeVar("A")
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection ended
 Buffer = bytes | bytearray | memoryview
 CONNECT = 30.0  # seconds for connecting and logging in
+# Of a session's life; then the connection logs in again (KIP-368). The rest is for requests that wait in the network
+# and behind others: a broker closes the connection on a request that comes later. Longer than a token is fresh, so that
+# the new session gets a new token.
+SESSION = 0.85
+BETWEEN_LOGINS = 1.1  # seconds. Brokers refuse a connection that logs in again within one second
 LARGEST = 256 << 20  # bytes of an answer. In other protocols' answers the same bytes are text, or a larger number
 _LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")  # key, version, correlation id, length of the client's name
@@ -33,12 +42,19 @@ _NO_TAGS = b"\0"  # the header of a flexible version ends with its tags
 class Connection:
     """Raises Unreachable, Stalled after ``timeout`` seconds without an answer, NotAuthenticated and TlsFailed.
 
-    After an error it is of no use.
+    After an error it is of no use. Where brokers end a login's session after a while, sending a request logs in again
+    first. What was sent before is then waited for, and returned later, in the same order.
     """
 
     def __init__(self, host: str, port: int, security: Security, timeout: float) -> None:
         self.address = f"{host}:{port}"
         self._correlation, self._oldest = 0, 0  # ids of the request that was sent last, and was answered last
+        self._answers = deque[memoryview]()  # came while the connection logged in again, and nobody asked for them yet
+        self._login = security.login
+        self._login_at, self._may_log_in = (
+            math.inf,
+            0.0,
+        )  # the next login, and its earliest time, on the monotonic clock
         self._client, self._tls = security.client.encode(), security.tls is not None
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT, timeout))
@@ -51,8 +67,7 @@ class Connection:
         except (OSError, ValueError) as e:  # the latter for a name that no certificate can have
             raise self._failed(e) from e
         try:
-            if security.mechanism:
-                _Login(self, security).log_in()
+            self._log_in()
         except BaseException:
             self.close()
             raise
@@ -76,8 +91,8 @@ class Connection:
 
     @property
     def open_requests(self) -> int:
-        """The number of requests that have no answer yet."""
-        return self._correlation - self._oldest
+        """The number of requests whose answer was not taken yet."""
+        return self._correlation - self._oldest + len(self._answers)
 
     def ask(self, request: Any, answer: type[A]) -> A:
         """Send a request of kio, and return its answer. No other request may be open."""
@@ -114,6 +129,8 @@ class Connection:
 
     def send(self, key: int, version: int, body: Sequence[Buffer]) -> None:
         """Send a request whose body is the concatenation of these buffers."""
+        if time.monotonic() >= self._login_at:
+            self._log_in_again()
         self._correlation += 1
         header = _HEADER.pack(key, version, self._correlation, len(self._client)) + self._client
         size = len(header) + sum(map(len, body))
@@ -132,6 +149,9 @@ class Connection:
 
     def receive(self) -> memoryview:
         """The body of the answer to the oldest open request."""
+        return self._answers.popleft() if self._answers else self._receive()
+
+    def _receive(self) -> memoryview:
         size = _LENGTH.unpack(self._read(4))[0]
         with self.understanding():
             if not 4 <= size <= LARGEST:
@@ -156,6 +176,28 @@ class Connection:
             raise self._failed(e) from e
         return data
 
+    def _log_in_again(self) -> None:
+        """Log in on this connection, when all is answered that was sent: brokers take nothing else while it lasts."""
+        try:
+            answers, self._answers = self._answers, deque()  # put aside: the login takes its own ones
+            while self._correlation > self._oldest:
+                answers.append(self._receive())
+            time.sleep(max(0.0, self._may_log_in - time.monotonic()))
+            self._log_in()
+            self._answers = answers
+        except BaseException:  # also a signal: the broker may wait for the rest of the login
+            self.close()
+            raise
+
+    def _log_in(self) -> None:
+        if self._login is None:
+            return
+        self._login_at, began = math.inf, time.monotonic()  # the requests of the login come first
+        self._may_log_in = began + BETWEEN_LOGINS
+        seconds = min(CONNECT, self._socket.gettimeout() or CONNECT)
+        if lifetime := _Exchange(self, self._login).log_in(seconds):
+            self._login_at = began + SESSION * lifetime
+
     def _failed(self, error: Exception) -> Unreachable | TlsFailed:
         self.close()  # nothing that is under way is waited for any more
         return self._error(error)
@@ -175,36 +217,30 @@ def _without_tags(data: memoryview) -> memoryview:
     return data[1:]
 
 
-class _Login:
-    """SASL on a new connection."""
+class _Exchange:
+    """The requests of one login, on a connection without open requests."""
 
-    def __init__(self, connection: Connection, security: Security) -> None:
-        self._connection, self._security = connection, security
+    def __init__(self, connection: Connection, login: Login) -> None:
+        self._connection, self._login = connection, login
+        self._lifetime = 0.0  # of the session, in seconds; 0 has no end
 
-    def log_in(self) -> None:
-        handshake = self._connection.ask(
-            SaslHandshakeRequest(mechanism=self._security.mechanism), SaslHandshakeResponse
-        )
+    def log_in(self, seconds: float) -> float:
+        """Returns the seconds after which the broker ends the session, 0 for never. A token may be fetched for
+        ``seconds``.
+        """
+        handshake = self._connection.ask(SaslHandshakeRequest(mechanism=self._login.mechanism), SaslHandshakeResponse)
         self._check(handshake.error_code, f"it offers {', '.join(handshake.mechanisms)}")
-        if self._security.mechanism == "PLAIN":
-            self._exchange(f"\0{self._security.user}\0{self._security.password}")
-        else:
-            self._scram()
-
-    def _scram(self) -> None:
-        from scramp import ScramClient, ScramException
-
-        client = ScramClient([self._security.mechanism], self._security.user, self._security.password)
         try:
-            client.set_server_first(self._exchange(client.get_client_first()))
-            client.set_server_final(self._exchange(client.get_client_final()))
-        except (ScramException, ValueError, LookupError) as e:  # the other errors are for an invalid message
+            self._login.exchange(self._say, seconds)
+        except ValueError as e:
             raise self._denied(str(e)) from e
+        return self._lifetime
 
-    def _exchange(self, message: str) -> str:
+    def _say(self, message: str) -> str:
         answer = self._connection.ask(SaslAuthenticateRequest(auth_bytes=message.encode()), SaslAuthenticateResponse)
         self._check(answer.error_code, answer.error_message or "")
         with self._connection.understanding():
+            self._lifetime = answer.session_lifetime.total_seconds()
             return bytes(answer.auth_bytes).decode()
 
     def _check(self, error: int, why: str) -> None:
@@ -213,9 +249,8 @@ class _Login:
 
     def _denied(self, why: str) -> NotAuthenticated:
         return NotAuthenticated(
-            f"{self._connection.address} refuses the login of {self._security.user} with {self._security.mechanism}:"
-            f" {why}",
-            "correct sasl.username and sasl.password of the connection",
+            f"{self._connection.address} refuses the login of {self._login.who} with {self._login.mechanism}: {why}",
+            self._login.remedy,
         )
 
 

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+from kafka_replication.wire import oidc, tls
+from kafka_replication.wire.logins import Bearer, Login, Plain, Scram
+from kafka_replication.wire.tokens import Tokens, from_callback, secrets_of
+from kafka_replication.wire.unsupported import Unsupported
+
 CLIENT = "rdkafka"  # confluent-kafka's own, so that the same quota counts
-_KNOWN = frozenset(
-    {
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", *_SCRAM, "OAUTHBEARER")
+_ARGUMENT = "sasl.oauthbearer.config"  # what oauth_cb is called with
+_KNOWN = (
+    tls.SETTINGS
+    | oidc.SETTINGS
+    | {
         "client.id",
         "security.protocol",
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.endpoint.identification.algorithm",
-        "enable.ssl.certificate.verification",
         "sasl.mechanism",
         "sasl.mechanisms",
         "sasl.username",
         "sasl.password",
+        "oauth_cb",
+        _ARGUMENT,
     }
 )
 # Settings of these groups say how to connect. Others, such as `fetch.wait.max.ms`, concern confluent-kafka alone.
@@ -39,6 +43,12 @@ _CONNECTING = (
     "client.id",
     "oauth",
 )
+_RECORD = "leave it out, or let the record engine copy, whose client may know it"
+_KERBEROS = (
+    "set sasl.mechanism to one of {}; only the record engine can log in otherwise, with GSSAPI if its confluent-kafka"
+    " is built with Kerberos"
+)
+TokenCallback = Callable[[Any], Any]
 
 
 def is_about_connecting(setting: str) -> bool:
@@ -47,50 +57,52 @@ def is_about_connecting(setting: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """The TLS context, or None without TLS, and the SASL login: mechanism, user and password. The mechanism is empty
-    without a login. Brokers count quotas by user and ``client``.
+    """The TLS context, or None without TLS, and the SASL login, or None without one. Brokers count quotas by user and
+    ``client``.
     """
 
     client: str = CLIENT
     tls: ssl.SSLContext | None = None
-    mechanism: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
+    login: Login | None = None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self:
-        """The security for these settings. Raises ValueError, which names a setting that this package does not support;
-        OSError for an unusable file.
+    def of(cls, config: Mapping[str, Any], token_callback: TokenCallback | None = None) -> Self:
+        """The security for these settings. ``token_callback`` gives the token of OAUTHBEARER.
+
+        Raises Unsupported, which names a setting that this package does not know, or that is of no use.
         """
         for name in sorted(config):
             if is_about_connecting(name) and name not in _KNOWN:
-                raise ValueError(f"the connection sets {name}")
+                raise Unsupported(f"the connection sets {name}", _RECORD)
         protocol = str(config.get("security.protocol", "plaintext")).upper()
-        mechanism = str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
-        sasl = protocol.startswith("SASL_")
-        if sasl and mechanism not in MECHANISMS:
-            raise ValueError(f"the connection logs in with {mechanism}")
         return cls(
             client=str(config.get("client.id", CLIENT)),
-            tls=_context(config) if protocol.endswith("SSL") else None,
-            mechanism=mechanism if sasl else "",
-            user=str(config.get("sasl.username", "")),
-            password=str(config.get("sasl.password", "")),
+            tls=tls.context(config) if protocol.endswith("SSL") else None,
+            login=_login(config, token_callback) if protocol.startswith("SASL_") else None,
         )
 
 
-def _context(config: Mapping[str, Any]) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    authority = str(config.get("ssl.ca.location", "probe"))
-    if authority != "probe":
-        folder = Path(authority).is_dir()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(capath=authority if folder else None, cafile=None if folder else authority)
-    context.check_hostname = str(config.get("ssl.endpoint.identification.algorithm", "https")).lower() == "https"
-    if str(config.get("enable.ssl.certificate.verification", "true")).lower() == "false":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if certificate := config.get("ssl.certificate.location"):
-        # Without a password OpenSSL would ask for it on the terminal.
-        password = str(config.get("ssl.key.password", ""))
-        context.load_cert_chain(certificate, config.get("ssl.key.location"), password)
-    return context
+def _login(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Login:
+    mechanism = str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
+    user, password = str(config.get("sasl.username", "")), str(config.get("sasl.password", ""))
+    if mechanism == "PLAIN":
+        return Plain(user, password)
+    if mechanism in _SCRAM:
+        return Scram(mechanism, user, password)
+    if mechanism == "OAUTHBEARER":
+        return _bearer(config, token_callback)
+    raise Unsupported(f"the connection logs in with {mechanism}", _KERBEROS.format(", ".join(MECHANISMS)))
+
+
+def _bearer(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Bearer:
+    """A callback comes before the provider, as in librdkafka."""
+    if token_callback is not None:
+        fetch = from_callback(token_callback, config.get(_ARGUMENT), secrets_of(config))
+        return Bearer("oauth_cb's token", Tokens(fetch, "oauth_cb"))
+    if str(config.get(oidc.METHOD, "default")).lower() != "oidc":
+        raise Unsupported(
+            "the connection logs in with OAUTHBEARER, and says not where its token comes from",
+            f"set oauth_cb, or {oidc.METHOD} to oidc",
+        )
+    endpoint = oidc.TokenEndpoint(config)
+    return Bearer(endpoint.client, Tokens(endpoint.fetch, endpoint.name))

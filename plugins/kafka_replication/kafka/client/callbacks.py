@@ -35,13 +35,23 @@ def resolved(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     functions = {name: _load(name, config[name]) for name in CALLBACKS if isinstance(config.get(name), str)}
     settings = {**config, **functions}
-    servers = str(config.get("bootstrap.servers", ""))
+    if (tokens := token_callback(config)) is not None:
+        settings["oauth_cb"] = tokens
+    return settings
+
+
+def token_callback(config: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """The function that gives the token of OAUTHBEARER: the connection's own, or that of the cloud; None without one.
+
+    Raises BadInput naming the path, or the package, that cannot be imported.
+    """
+    servers, own = str(config.get("bootstrap.servers", "")), config.get("oauth_cb")
     region = _MSK_SERVER.search(servers)
     if "cloud.goog" in servers and "managedkafka" in servers:
-        settings["oauth_cb"] = _google_callback()
-    elif region and "oauth_cb" not in settings and _mechanism(config) == "OAUTHBEARER":
-        settings["oauth_cb"] = _msk_callback(region[1].lower())
-    return settings
+        return _google_callback()
+    if "oauth_cb" not in config and region and _mechanism(config) == "OAUTHBEARER":
+        return _msk_callback(region[1].lower())
+    return _load("oauth_cb", own) if isinstance(own, str) else own
 
 
 def _mechanism(config: Mapping[str, Any]) -> object:

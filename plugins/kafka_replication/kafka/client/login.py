@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from functools import lru_cache
 from typing import Any
 
+from kafka_replication.kafka.client import callbacks
 from kafka_replication.kafka.client.clients import ClientConfig
+from kafka_replication.model.errors import BadInput
 from kafka_replication.wire.security import Security, is_about_connecting
+from kafka_replication.wire.unsupported import Unsupported
 
 
 def unsupported(config: ClientConfig) -> str | None:
     """The reason why no connection can be made with these settings; None if one can be made."""
     try:
         security_of(config)
-    except (ValueError, OSError) as e:
+    except (Unsupported, BadInput) as e:
         return str(e)
     return None
 
 
 def security_of(config: ClientConfig) -> Security:
-    """The security for these settings. Raises ValueError, OSError."""
-    return _security(tuple(sorted((name, value) for name, value in config.items() if is_about_connecting(name))))
+    """The security for these settings; the same value for the same settings, so that connections share a token.
+
+    Raises Unsupported, and BadInput for a callback that cannot be imported.
+    """
+    settings = {name: value for name, value in config.items() if is_about_connecting(name) or name == _SERVERS}
+    with _making:
+        return _security(tuple(sorted(settings.items())))
+
+
+_SERVERS = "bootstrap.servers"  # those of a cloud say where tokens come from
+_making = threading.Lock()
 
 
 @lru_cache(maxsize=8)  # loading the authorities of a system takes 20 ms
 def _security(settings: tuple[tuple[str, Any], ...]) -> Security:
-    return Security.of(dict(settings))
+    config = dict(settings)
+    return Security.of(config, callbacks.token_callback(config))
+
+
+def _forked() -> None:
+    global _making
+    _making = threading.Lock()  # another thread of the parent may have held it, or one inside of what is cached
+    _security.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -8,6 +8,7 @@ from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import BadInput, NotReady
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire.connection import Connection
+from kafka_replication.wire.unsupported import Unsupported
 
 
 def connect(config: clients.ClientConfig, at: TopicPartition, timeout: float) -> Connection:
@@ -18,8 +19,9 @@ def connect(config: clients.ClientConfig, at: TopicPartition, timeout: float) ->
         raise NotReady(f"{at} has no leader", "check the brokers that have its replicas, then run again")
     try:
         security = security_of(config)
-    except (ValueError, OSError) as e:
+    except Unsupported as e:
         raise BadInput(
-            f"{at} cannot be read in whole batches: {e}", "connect as before, when it was copied with copy.engine batch"
+            f"{at} cannot be read in whole batches: {e.what}",
+            f"{e.remedy}; what copy.engine batch has copied is read back in whole batches",
         ) from e
     return Connection(leader.host, leader.port, security, timeout)
