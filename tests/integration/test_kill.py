@@ -29,7 +29,8 @@ def is_chunk(line: str) -> bool:
 def ready(scene: Scenario, count: int = 20_000, chunk: int = 400, transaction_timeout: int = 6) -> Job:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(count))
-    scene.settings |= {"copy": {"chunk_records": chunk, "transaction_timeout": transaction_timeout, "chunk_seconds": 3}}
+    copy = {"engine": "record", "chunk_records": chunk, "transaction_timeout": transaction_timeout, "chunk_seconds": 3}
+    scene.settings |= {"copy": copy}
     return scene.copy_job()
 
 

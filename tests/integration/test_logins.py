@@ -222,7 +222,7 @@ def test_a_run_logs_in_with_the_tokens_of_the_named_function_and_outlives_its_se
     sixteen = 16 << 10  # four batches are fetched at a time
     scene.source.produce(scene.topic, [Rec(b"%d" % number, b"v" * sixteen) for number in range(20)], batch_size=sixteen)
     limit = 20 * sixteen / (2 * SESSION)
-    copy = {"engine": "batch", "least_batch_bytes": 0, "chunk_records": 10, "throughput_limit": int(limit)}
+    copy = {"engine": "batch", "chunk_records": 10, "throughput_limit": int(limit)}
     report = runner.run(scene.replication(copy=copy), connections, scene.store, AsSpark, Request())
     assert report.outcome == "done", report.table()
     assert [line for line in caplog.messages if "attempt" in line or "cannot copy" in line] == []

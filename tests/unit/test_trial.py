@@ -12,7 +12,7 @@ from kafka_replication.model.offsets import OffsetRange
 SMALL = 16_000
 
 
-def chunk(batch_bytes: int = SMALL, size: int = 1_000_000, count: int = 1_000) -> Chunk:
+def chunk(batch_bytes: int = SMALL, size: int = 1_000_000, count: int = MOST) -> Chunk:
     return Chunk(
         range=OffsetRange(0, count),
         count=count,
@@ -65,6 +65,13 @@ def test_small_batches_of_a_short_range_are_decoded() -> None:
     found = trial(SHORTEST - 1)
     found.measured(chunk(LARGE - 1), 0.001)
     assert (found.is_for_rival, found.sample) == (True, None)
+
+
+def test_a_first_chunk_that_ends_before_a_large_batch_decides_nothing() -> None:
+    found = trial(5_000)
+    found.measured(chunk(100, 60, 1), 0.1)
+    found.measured(chunk(LARGE), 0.1)
+    assert (found.is_for_rival, found.sample) == (False, None)
 
 
 def test_offsets_without_records_are_not_measured() -> None:

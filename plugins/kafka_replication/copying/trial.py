@@ -35,6 +35,7 @@ class Trial:
     winners: Winners = field(default_factory=dict)
     _chunks: int = field(init=False, default=0)  # that were committed in the trial
     _speed: float = field(init=False, default=0.0)  # of the first engine, in bytes of records a second
+    _early: bool = field(init=False, default=False)  # one chunk was not counted
     _rival: bool | None = field(init=False, default=None)  # True if it copies the rest; None: not decided
 
     def __post_init__(self) -> None:
@@ -52,7 +53,7 @@ class Trial:
 
     def measured(self, chunk: Chunk, seconds: float) -> None:
         """Note a chunk that was written in so many seconds, without its commit."""
-        if self._rival is not None or not chunk.count:
+        if self._rival is not None or not chunk.count or self._is_cut_short(chunk):
             return
         self._chunks += 1
         speed = chunk.bytes / max(seconds, 1e-6)
@@ -67,6 +68,13 @@ class Trial:
                 measured = f"{self._speed / 1e6:.1f} MB/s as stored, {speed / 1e6:.1f} MB/s decoded"
                 self._decide(measured, rival=speed > self._speed)
                 self.winners[self.topic] = speed > self._speed
+
+    def _is_cut_short(self, chunk: Chunk) -> bool:
+        """True for one first chunk that ended early, as before a batch that was too large for it: it tells little."""
+        if self._chunks or self._early or not self.sample or chunk.count * 2 >= self.sample:
+            return False
+        self._early = True
+        return True
 
     def _decide(self, why: str, *, rival: bool) -> None:
         self._rival = rival
