@@ -36,7 +36,7 @@ _NO_ANSWER = frozenset(
 )
 _answered: set[str] = set()  # bootstrap servers that answered this process
 _first: dict[str, Future[None]] = {}  # by bootstrap servers: done when the first thread that asks them has ended
-_TO_WAIT = 2.0  # seconds for the answer to another thread; a cluster that answers does it sooner
+TO_WAIT = 2.0  # seconds for the answer to another thread; a cluster that answers does it sooner
 
 
 def check(
@@ -62,7 +62,7 @@ def _asking(address: str) -> Iterator[None]:
     mine = Future[None]()
     first = _first.setdefault(address, mine)
     if first is not mine:
-        wait([first], _TO_WAIT)
+        wait([first], TO_WAIT)
     try:
         yield
     finally:
