@@ -21,11 +21,11 @@ from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import without_gc
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.sinks.port import Record, Screen
 from kafka_replication.transforms import Record as Given
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 
-from kafka_replication.runtime.loading import uncollected
+from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.spark.start import prefer_linked
 
 PRELOADED = (
@@ -47,7 +47,7 @@ def build() -> None:
 
 def main() -> None:
     prefer_linked()
-    with uncollected():
+    with without_gc():
         preload()
     from pyspark.daemon import manager
 

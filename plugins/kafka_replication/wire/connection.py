@@ -51,10 +51,8 @@ class Connection:
         self._correlation, self._oldest = 0, 0  # ids of the request that was sent last, and was answered last
         self._answers = deque[memoryview]()  # came while the connection logged in again, and nobody asked for them yet
         self._login = security.login
-        self._login_at, self._may_log_in = (
-            math.inf,
-            0.0,
-        )  # the next login, and its earliest time, on the monotonic clock
+        # The next login, and its earliest time, on the monotonic clock.
+        self._login_at, self._may_log_in = math.inf, 0.0
         self._client, self._tls = security.client.encode(), security.tls is not None
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT, timeout))

@@ -12,12 +12,13 @@ from kafka_replication.kafka.metadata.open_transactions import named
 from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.quarantine.quarantine_scan import QuarantineEnds
 from kafka_replication.kafka.read.cursor import Cursor
-from kafka_replication.kafka.read.scan import headers_of, without_gc
+from kafka_replication.kafka.read.scan import headers_of
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.verification.digests import Digest, RecordDigest
 from kafka_replication.verification.verify import PartDigest, removed_early

@@ -18,13 +18,13 @@ from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import without_gc
 from kafka_replication.kafka.read.unreadable_batches import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import DIGEST_KIND
 
