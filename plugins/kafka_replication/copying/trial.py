@@ -69,6 +69,10 @@ class Trial:
                 self._decide(measured, rival=speed > self._speed)
                 self.winners[self.topic] = speed > self._speed
 
+    def give_up(self) -> None:
+        """The rival got no further: the first engine, which did, copies the rest."""
+        self._decide("the record engine got no further", rival=False)
+
     def _is_cut_short(self, chunk: Chunk) -> bool:
         """True for one first chunk that ended early, as before a batch that was too large for it: it tells little."""
         if self._chunks or self._early or not self.sample or chunk.count * 2 >= self.sample:

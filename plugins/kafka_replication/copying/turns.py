@@ -94,6 +94,8 @@ class Turns:
             self._refuse()
         elif self.fallback is None or self._fallback_until is not None:
             return False
+        elif self.trial is not None and self.trial.is_for_rival:  # the fallback is at work: it got no further
+            self.trial.give_up()
         else:
             self._fallback_until = until
         return True
