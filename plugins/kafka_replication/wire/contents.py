@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_replication.wire.batch import CODEC, Batch, Malformed
+from contextlib import suppress
+
+from kafka_replication.wire.batch import CODEC, Batch
 from kafka_replication.wire.codecs import Codec, unpacked
 
 EACH = 16  # of so many batches of a codec one is unpacked; the others are taken to be compressed as well as it
@@ -20,24 +22,18 @@ class Contents:
         self._codecs: dict[int, tuple[int, float]] = {}  # batches so far, and the ratio of the last unpacked one
 
     def of(self, batch: Batch) -> int:
-        """The bytes of keys, values and headers. Raises Malformed for damaged data, ImportError without pyarrow."""
+        """The bytes of keys, values and headers. Raises ImportError without pyarrow."""
         stored = len(batch.payload)
         if not batch.count:
             return 0
         if (codec := batch.attributes & CODEC) != Codec.NONE and stored:
             seen, ratio = self._codecs.get(codec, (0, 1.0))
             if seen % EACH == 0:
-                ratio = _unpacked_size(batch, codec) / stored
+                with suppress(ValueError):  # damaged: an estimate does not decide what becomes of it
+                    ratio = len(unpacked(codec, batch.payload)) / stored
             self._codecs[codec] = seen + 1, ratio
             stored = round(stored * ratio)
         return max(0, stored - batch.count * _frame(batch, stored // batch.count))
-
-
-def _unpacked_size(batch: Batch, codec: int) -> int:
-    try:
-        return len(unpacked(codec, batch.payload))
-    except ValueError as e:
-        raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
 
 
 def _frame(batch: Batch, size: int) -> int:
