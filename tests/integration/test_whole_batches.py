@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -30,11 +29,11 @@ from kafka_replication.runs.checking import check
 from kafka_replication.runs.plan.previewing import preview
 from kafka_replication.runs.run import Request
 from kafka_replication.wire import transactions
-from kafka_replication.wire.batch import CODEC
+from kafka_replication.wire.batch import CODEC, batches
 from tests.contract.copy_case import CopyCase
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.checker import read
-from tests.support.raw_produce import produce_raw
+from tests.support.raw_produce import RawRecord, produce_batch, raw_batch
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
@@ -93,6 +92,36 @@ def test_batches_arrive_as_they_are_stored(scene: Scenario) -> None:
     assert stored(scene.target, scene.topic) == stored(scene.source, scene.topic)
     scene.assert_copied()
     assert scene.watermark() == 900
+
+
+def test_small_batches_are_packed_into_one(scene: Scenario) -> None:
+    """Their records, of each codec by itself, are in one batch; what was aborted between them is left out."""
+    scene.source.create(scene.topic)
+    for number, codec in enumerate(["none", "gzip", "snappy", "lz4", "zstd"]):
+        scene.source.produce(scene.topic, numbered(180, 180 * number), compression_type=codec, batch_num_messages=20)
+        scene.source.transaction(scene.topic, numbered(3), abort=True)
+    assert len(stored(scene.source, scene.topic)) >= 5 * 9
+    report = scene.run(copy=BATCHES)
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).not_visible, only(report).digest_ok) == (900, 20, True)
+    assert {engine for _, engine in engines(scene)} == {"batch/1"}
+    codecs = [codec for codec, _ in stored(scene.target, scene.topic)]
+    assert (codecs, set(codecs)) == (sorted(codecs), {0, 1, 2, 3, 4})
+    assert len(codecs) < 5 + len(engines(scene)), "one for each codec, and another one where a chunk ends"
+    scene.assert_copied()
+    assert audit(scene.bare_run("audit"), AuditRequest()).outcome == "clean"
+
+
+def test_what_is_packed_is_no_larger_than_the_target_takes(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"max.message.bytes": "6000"})
+    records = [replace(record, value=bytes(range(256)) * 3) for record in numbered(60)]
+    scene.source.produce(scene.topic, records, batch_num_messages=2, compression_type="none")
+    report = scene.run(copy=BATCHES)
+    assert report.outcome == "done", report.table()
+    assert {engine for _, engine in engines(scene)} == {"batch/1"}
+    assert 10 <= len(stored(scene.target, scene.topic)) < 30 <= len(stored(scene.source, scene.topic))
+    scene.assert_copied()
 
 
 def test_a_range_that_begins_or_ends_inside_of_a_batch_gets_its_part_of_it(scene: Scenario) -> None:
@@ -175,30 +204,22 @@ def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target
 @pytest.mark.parametrize(
     ("count", "each", "expected"),
     [
-        (4_999, 5_000, {"record/1"}),
-        (5_000, 500, {"batch/1", "record/1"}),
-        (5_000, 5_000, {"batch/1"}),
-        (20_000, 500, {"batch/1", "record/1"}),
+        (4_999, 5_000, ["record/1"]),
+        (5_000, 20, ["batch/1"]),
+        (5_000, 2, ["batch/1", "record/1"]),
     ],
-    ids=["short", "small batches", "large batches", "compared"],
+    ids=["short", "small batches", "few records in a batch"],
 )
 def test_auto_takes_the_engine_that_carries_a_range_faster(
-    scene: Scenario, caplog: pytest.LogCaptureFixture, count: int, each: int, expected: set[str]
+    scene: Scenario, count: int, each: int, expected: list[str]
 ) -> None:
-    caplog.set_level(logging.INFO)
     scene.source.create(scene.topic)
-    for first in range(0, count, each):
-        records = [replace(record, value=b"x" * 40) for record in numbered(min(each, count - first), first)]
-        scene.source.produce(scene.topic, records, linger_ms=500)
-    report = scene.run(copy={"chunk_records": 100_000})
+    records = [replace(record, value=b"x" * 40) for record in numbered(count)]
+    scene.source.produce(scene.topic, records, linger_ms=500, batch_num_messages=each)
+    report = scene.run()
     assert report.outcome == "done", report.table()
-    found = engines(scene)
-    assert {engine for _, engine in found} == set(only(report).engines) == expected
-    if count == 20_000:
-        assert [engine for _, engine in found][:4] == ["batch/1"] * 2 + ["record/1"] * 2
-        assert all(range_.span <= 1_000 for range_, _ in found[:4])
-        assert len(found) == 5
-        assert "MB/s as stored" in caplog.text
+    assert list(dict.fromkeys(engine for _, engine in engines(scene))) == expected
+    assert set(only(report).engines) == set(expected)
     scene.assert_copied()
 
 
@@ -263,12 +284,16 @@ def test_an_audit_compares_what_was_copied_in_batches(scene: Scenario) -> None:
 
 
 def test_what_confluent_kafka_would_change_is_copied_and_compared(scene: Scenario) -> None:
-    """A time of 0, and a header whose name is not UTF-8: only whole batches carry them."""
+    """Times of 0 and below, headers whose names are not UTF-8 or have a NUL: only the batch engine carries them."""
     scene.source.create(scene.topic)
-    for number in range(3):
-        produce_raw(scene.source.bootstrap, scene.topic, 0, b"%d" % number, b"v", [(b"\xff", b"1")], timestamp=0)
+    records = [
+        RawRecord(b"%d" % number, b"v", ((b"\xff", b"1"), (b"a\0b", b"2")), timestamp=number - 1) for number in range(3)
+    ]
+    for record in records:
+        produce_batch(scene.source.bootstrap, scene.topic, 0, [record])
     assert scene.run(copy=BATCHES).outcome == "done"
-    assert stored(scene.target, scene.topic) == stored(scene.source, scene.topic)
+    [together] = batches(memoryview(raw_batch(records, offset=0)))
+    assert stored(scene.target, scene.topic) == [(0, bytes(together.payload))]
     report = audit(scene.bare_run("audit"), AuditRequest())
     assert (report.outcome, report.partitions[0].by_receipt) == ("clean", 3), report.text()
 

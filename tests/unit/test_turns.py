@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 from kafka_replication.copying.engine import CopyEngine, HandOver, OnlyAsStored
-from kafka_replication.copying.trial import Trial
 from kafka_replication.copying.turns import LEAST, Turns
 
 BATCH, RECORD, EXACT = (cast(CopyEngine, name) for name in ("batch", "record", "exact"))
@@ -50,15 +49,6 @@ def test_a_target_that_takes_no_batches() -> None:
     found = turns(engine=RECORD, exact=lambda: None)
     found.hand_over(OnlyAsStored(101, "its timestamp is 0"))
     assert (found.now, found.until, found.hands_over) == (RECORD, None, False)
-
-
-def test_a_rival_that_gets_no_further_hands_back_and_the_first_engine_may_hand_over_once() -> None:
-    trial = Trial(topic="orders", partition=0, span=1_000_000, winners={"orders": True})
-    found = turns(trial=trial)
-    assert found.now == RECORD
-    assert found.give_up(9_000) and (found.now, found.until) == (BATCH, None)
-    assert found.give_up(9_000) and (found.now, found.until) == (RECORD, 9_000)
-    assert not found.give_up(9_000)
 
 
 def test_an_engine_that_gets_no_further() -> None:

@@ -51,7 +51,6 @@ class Chunk:
     sources: int | None = None  # None: as many as ``count``
     filtered: int = 0
     transform: Transform | None = None
-    batch_bytes: int = 0  # the mean size of the batches that were written as they are stored; 0: record by record
 
     @property
     def copied(self) -> int:

@@ -15,7 +15,6 @@ from kafka_replication.config import Copy
 from kafka_replication.config.sections.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
-from kafka_replication.copying.trial import Trial
 from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.errors import (
@@ -54,7 +53,6 @@ class Copier:
     engine: CopyEngine
     fallback: CopyEngine | None = None  # copies what the engine hands over; None: the engine copies everything
     exact: Exact | None = None  # makes the engine for records that these two would change
-    trial: Trial | None = None  # finds out which of the first two is faster
     sink: Sink
     settings: Copy
     progress: Progress = lambda task, result: None
@@ -75,7 +73,7 @@ class Copier:
         started = self._moved = time.monotonic()
         self._at, self._attempts = (task.range.from_, ""), 0
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
-        self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact, trial=self.trial)
+        self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact)
         self._aside = SetAside(
             policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
         )
@@ -192,8 +190,6 @@ class Copier:
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
             while left := position.left_of(task.range):
-                if self._turns.now is not engine:  # the other one is faster
-                    return False
                 if (first := self._part(left[0])) is None:
                     self._turns.ended(left[0].from_)
                     return False
@@ -230,14 +226,13 @@ class Copier:
     def _chunk(
         self, task: CopyTask, source: SourceReader, target: SinkSession, left: OffsetRange, position: Position
     ) -> Position:
-        throttled, most = -_throttled(source, target), self._turns.most_records
-        began = time.monotonic()
+        throttled = -_throttled(source, target)
         try:
-            chunk = source.copy_chunk(left, position, target, min(self._size.records, most or self._size.records))
+            chunk = source.copy_chunk(left, position, target, self._size.records)
         except Unreachable:
             self._size.failed(target.written)
             raise
-        seconds, moved = time.monotonic() - began, chunk.moved(position)
+        moved = chunk.moved(position)
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)
@@ -247,7 +242,6 @@ class Copier:
         target.commit(moved, receipt)
         failpoints.reached("P3")
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
-        self._turns.copied(chunk, seconds)
         self._size.committed(chunk.read)
         self._aside = self._aside.from_(chunk.range.until)
         self.deadline.moved()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafka_replication.copying.engine import Chunk, CopyEngine, HandOver, OnlyAsStored
-from kafka_replication.copying.trial import Trial
+from kafka_replication.copying.engine import CopyEngine, HandOver, OnlyAsStored
 
 LEAST = 1_000  # offsets; a session of its own is not worth less
 GROWTH = 10
@@ -17,13 +16,12 @@ Exact = Callable[[], CopyEngine | None]
 class Turns:
     """``engine`` copies until it hands over to ``fallback``; without a fallback it copies everything. Records that an
     engine would change go to the ``exact`` one, if this range has one. If that cannot copy them either, they are
-    refused. Where the fallback may be faster, a ``trial`` lets both copy a small part, and the faster one the rest.
+    refused.
     """
 
     engine: CopyEngine
     fallback: CopyEngine | None = None
     exact: Exact | None = None
-    trial: Trial | None = None  # whether the fallback is faster; None: nobody asks
     _fallback_until: int | None = field(init=False, default=None)  # the fallback copies up to here
     _exact_engine: CopyEngine | None = field(init=False, default=None)  # at work, up to the next
     _exact_until: int = field(init=False, default=0)
@@ -35,11 +33,7 @@ class Turns:
     def now(self) -> CopyEngine:
         if self._exact_engine is not None:
             return self._exact_engine
-        if self.fallback is None:
-            return self.engine
-        if self._fallback_until is not None or (self.trial is not None and self.trial.is_for_rival):
-            return self.fallback
-        return self.engine
+        return self.engine if self.fallback is None or self._fallback_until is None else self.fallback
 
     @property
     def until(self) -> int | None:
@@ -48,16 +42,6 @@ class Turns:
             return self._exact_until
         ends = [until for until in (self._refusing_until, self._fallback_until) if until is not None]
         return min(ends, default=None)
-
-    @property
-    def most_records(self) -> int | None:
-        """The size of the next chunk, if its speed is measured; None: as large as usual."""
-        return None if self.trial is None or self._exact_engine is not None else self.trial.sample
-
-    def copied(self, chunk: Chunk, seconds: float) -> None:
-        """Note a chunk that the engine wrote in so many seconds, without its commit."""
-        if self.trial is not None and self._exact_engine is None and self._fallback_until is None:
-            self.trial.measured(chunk, seconds)
 
     @property
     def hands_over(self) -> bool:
@@ -94,8 +78,6 @@ class Turns:
             self._refuse()
         elif self.fallback is None or self._fallback_until is not None:
             return False
-        elif self.trial is not None and self.trial.is_for_rival:  # the fallback is at work: it got no further
-            self.trial.give_up()
         else:
             self._fallback_until = until
         return True

@@ -9,6 +9,8 @@ BATCH: Final = "batch"  # the faster one, where it can copy
 RECORD: Final = "record"  # copies every range
 # With `auto` the record engine copies shorter ranges: most of their time goes into connections, of which it has fewer.
 SHORT: Final = 5_000  # offsets
+# And it copies what lies in batches of fewer records each: of these, the batch engine needs more processor time.
+FEW: Final = 8  # records
 
 
 class EngineChoice(NamedTuple):
@@ -30,4 +32,4 @@ def chosen(engine: str, span: int, why_not_batches: str | None = None) -> Engine
         return EngineChoice(BATCH, "copy.engine says so")
     if span < SHORT:
         return EngineChoice(RECORD, f"it has fewer than {SHORT:,} offsets")
-    return EngineChoice(BATCH, "the record engine takes over where batches are small and it is measured to be faster")
+    return EngineChoice(BATCH, f"the record engine takes over where batches have fewer than {FEW} records each")

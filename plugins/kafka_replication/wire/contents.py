@@ -33,15 +33,17 @@ class Contents:
                     ratio = len(unpacked(codec, batch.payload)) / stored
             self._codecs[codec] = seen + 1, ratio
             stored = round(stored * ratio)
-        return max(0, stored - batch.count * _frame(batch, stored // batch.count))
+        return max(0, stored - frames(batch, stored))
 
 
-def _frame(batch: Batch, size: int) -> int:
-    """The bytes of a record of this size that are neither key, value nor header, https://kafka.apache.org/documentation/#record:
-    lengths of the record, of key and value, number of headers, attributes, and what it adds to time and offset.
+def frames(batch: Batch, size: int) -> int:
+    """The bytes of a batch of ``size`` bytes, without compression, that are neither key, value nor header: for each
+    record its length, those of key and value, the number of headers, attributes, and what it adds to time and offset
+    (https://kafka.apache.org/documentation/#record).
     """
     time = (batch.max_timestamp - batch.base_timestamp) // 2
-    return 3 + 2 * _length(size) + _length(time) + _length(batch.last_offset_delta // 2)
+    record = size // max(1, batch.count)
+    return batch.count * (3 + 2 * _length(record) + _length(time) + _length(batch.last_offset_delta // 2))
 
 
 def _length(number: int) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyEngine, CopyTask, choose
 from kafka_replication.copying.pipeline import Pipeline
-from kafka_replication.copying.trial import Trial, Winners
 from kafka_replication.kafka.client.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.model import engine_choice
@@ -16,7 +15,6 @@ from kafka_replication.model.engine_choice import BATCH, RECORD
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.runtime.extras import install
 from kafka_replication.sinks.port import Sink
-from kafka_replication.verification.digest import BATCH_DIGEST_KIND
 
 log = logging.getLogger(__name__)
 
@@ -60,14 +58,6 @@ def without(missing: ImportError) -> str:
     return f"{missing.name} is not installed ({install(missing.name or '')})"
 
 
-def trial_of(task: CopyTask, settings: Copy, engine: CopyEngine, winners: Winners) -> Trial | None:
-    """The comparison of this engine with the record engine; None if nothing is compared."""
-    if settings.engine != engine_choice.AUTO or engine.digest_kind != BATCH_DIGEST_KIND:
-        return None
-    at = task.key.source
-    return Trial(topic=at.topic, partition=at.partition, span=task.range.span, winners=winners)
-
-
 def exact_for(
     task: CopyTask,
     settings: Copy,
@@ -76,11 +66,12 @@ def exact_for(
     pipeline: Pipeline | None = None,
     deadline: Deadline = NEVER,
 ) -> CopyEngine | None:
-    """The batch engine, for few records that the client of the record engine would change; None if it cannot copy to
-    this target. Raises Unreachable.
+    """The batch engine, for few records that the client of the record engine would change, however fast it is; None if
+    it cannot copy to this target. Raises Unreachable.
     """
+    insisting = settings.model_copy(update={"engine": BATCH})
     try:
-        engine = ENGINES[BATCH](source, settings, pipeline, deadline)
+        engine = ENGINES[BATCH](source, insisting, pipeline, deadline)
     except ImportError:
         return None
     return None if engine.supports(task, sink) else engine

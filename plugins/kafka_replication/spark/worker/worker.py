@@ -86,7 +86,6 @@ class Tools:
     def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
         self.job = job
         self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
-        self.winners: dict[str, bool] = {}  # of the comparisons of engines
 
     @cached_property
     def target(self) -> Target:
@@ -139,7 +138,7 @@ def _target(job: Job, key: PartitionKey) -> TopicPartition:
 
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
-    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback, trial_of
+    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
     from kafka_replication.kafka.preflight import reachability
 
     key, job, deadline = task.key, tools.job, tools.deadline
@@ -172,7 +171,6 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
             engine=engine,
             fallback=fallback(job.settings, job.source, tools.pipeline, deadline),
             exact=None if job.settings.engine == FALLBACK else exact,
-            trial=trial_of(task, job.settings, engine, tools.winners),
             sink=tools.sink,
             settings=job.settings,
             progress=progress,

@@ -1,5 +1,5 @@
-"""The batch engine: copies whole record batches as the source stores them, without decompressing or decoding them. Only
-the first and the last batch of a range may be cut.
+"""The batch engine: copies large record batches as the source stores them, without decompressing or decoding them, and
+packs small ones into larger ones. The first and the last batch of a range may be cut.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.engines.batch.packing import Packing
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.kafka.write.batch_producer import BatchRefused
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model import combinations
+from kafka_replication.model import combinations, engine_choice
 from kafka_replication.model.errors import BadInput, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Batches, BatchWriter, Sink, SinkSession
-from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
+from kafka_replication.sinks.port import Batches, Sink, SinkSession
+from kafka_replication.verification.digest import BATCH_DIGEST_KIND
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.contents import Contents
-from kafka_replication.wire.cutting import cut
+from kafka_replication.wire.repacking import repacked
 
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
+ENOUGH = 200  # batches from which the size of later ones is taken
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
 _FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected, ImportError)
@@ -54,28 +56,6 @@ class BatchEngine:
         return closing(BatchReader(task, self._source, self._settings))
 
 
-class Seen:
-    """The batches of one chunk so far: their digest, how many they are, and what they hold."""
-
-    __slots__ = ("batches", "bytes", "digest", "stored")
-
-    def __init__(self) -> None:
-        self.digest = BatchDigest()
-        self.batches, self.bytes, self.stored = 0, 0, 0
-
-    def add(self, batch: Batch, size: int) -> None:
-        """Add a batch that holds ``size`` bytes of keys, values and headers."""
-        self.digest.add_batch(batch)
-        self.batches += 1
-        self.bytes += size
-        self.stored += batch.size
-
-    @property
-    def count(self) -> int:
-        """The number of records."""
-        return self.digest.count
-
-
 class BatchReader:
     """A `SourceReader` over one connection to the partition's leader."""
 
@@ -85,6 +65,7 @@ class BatchReader:
         self._throttling = Throttling(str(self._at), "source")
         self._contents = Contents()
         self._next: int | None = None  # the offset that is read next
+        self._batches = self._records = 0  # that came
         self._read: tuple[int, int] | None = None  # a leader epoch, and up to which offset its records were read
 
     @cached_property
@@ -102,10 +83,20 @@ class BatchReader:
     def check_ids(self, ids: Ids) -> None:
         topics.check_id(clients.shared_admin(self._source), self._at.topic, ids.source_topic, "source")
 
+    @property
+    def _why_slow(self) -> str | None:
+        """The reason why another engine is faster, with `auto`; None if none is known to be."""
+        if self._settings.engine != engine_choice.AUTO or self._batches < ENOUGH:
+            return None
+        mean = self._records / self._batches
+        return f"its batches have {mean:.1f} records each" if mean < engine_choice.FEW else None
+
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
         try:
             if (batches := target.batches) is None:
                 raise HandOver(self._end, "the target takes no whole batches")
+            if self._why_slow:
+                raise HandOver(self._end, self._why_slow)
             if self._next != left.from_:
                 self._go_to(left, position)
             return self._copy(left, batches, most_records)
@@ -116,47 +107,49 @@ class BatchReader:
         first = self._scan.peek(left.until)
         if first is not None and self._scan.position == left.from_:
             self._check(first, left, target.largest)
-        seen, writer = Seen(), target.begin()
-        self._fill(seen, writer, left, most_records, target.largest)
+        writer = target.begin()
+        packing = Packing(writer, target.largest)
+        self._fill(packing, left, most_records, target.largest)
         if self._scan.leader_epoch is not None:
             self.is_at(self._scan.leader_epoch, self._scan.position)
-        digest = seen.digest.hexdigest()
+        digest = packing.hexdigest()
         placement = writer.finish(digest)
         self._next = self._scan.position
         return Chunk(
             range=OffsetRange(left.from_, self._next),
-            count=seen.count,
-            bytes=seen.bytes,
-            batch_bytes=seen.stored // max(1, seen.batches),
+            count=packing.count,
+            bytes=packing.bytes,
             digest=digest,
             placement=placement,
             leader_epoch=self._scan.leader_epoch,
         )
 
-    def _fill(self, seen: Seen, writer: BatchWriter, left: OffsetRange, most_records: int, largest: int) -> None:
-        """Write batches until the chunk is full, the range ends, or one has to be handed over."""
+    def _fill(self, packing: Packing, left: OffsetRange, most_records: int, largest: int) -> None:
+        """Write batches until the chunk is full, the range ends, or what follows has to be handed over."""
         full = time.monotonic() + self._settings.chunk_seconds
         while (batch := self._scan.peek(left.until)) is not None:
             if _why_not(batch):
                 return
-            batch = cut(batch, self._scan.position, left.until)
+            batch = _cut(batch, self._scan.position, left.until)
             if _too_large(batch, largest):
                 return
             size = self._contents.of(batch)
-            if seen.count and (
-                seen.count + batch.count > most_records
-                or seen.bytes + size > self._settings.chunk_bytes
+            if packing.count and (
+                packing.count + batch.count > most_records
+                or packing.bytes + size > self._settings.chunk_bytes
                 or time.monotonic() > full
             ):
                 return
             self.is_at(batch.leader_epoch, batch.until)
-            writer.write(batch)
-            seen.add(batch, size)
+            packing.add(batch, size)
+            self._batches, self._records = self._batches + 1, self._records + batch.count
             self._scan.take(left.until)
+            if self._why_slow:
+                return
 
     def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
         """Raise HandOver unless this batch, the first one, can be sent as it is."""
-        if why := _why_not(batch) or _too_large(cut(batch, left.from_, left.until), largest):
+        if why := _why_not(batch) or _too_large(_cut(batch, left.from_, left.until), largest):
             raise HandOver(self._end, why)
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
@@ -180,6 +173,11 @@ class BatchReader:
         end = fetching.end_of_epoch(leader, self._at.topic, self._at.partition, epoch)
         if end is None or end < read:
             raise HandOver(self._end, f"the leader epoch {epoch} of the source now ends at {end}")
+
+
+def _cut(batch: Batch, first: int, until: int) -> Batch:
+    """The part of the batch at these source offsets, which may be all of it."""
+    return batch if first <= batch.base_offset and batch.until <= until else repacked([batch], first, until)
 
 
 def _why_not(batch: Batch) -> str | None:

@@ -1,4 +1,4 @@
-"""A batch that is cut: its records byte for byte, in every codec, as a producer's own batch of them."""
+"""Batches that are cut or packed into one: their records byte for byte, in every codec, as a producer's own batch of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.wire.batch import AS_SENT, Batch, Malformed, batches
 from kafka_replication.wire.codecs import packed, unpacked
-from kafka_replication.wire.cutting import cut
+from kafka_replication.wire.repacking import repacked
 from tests.support.raw_produce import RawRecord, raw_batch
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -44,7 +44,7 @@ def test_records_are_kept_byte_for_byte(records: list[RawRecord], codec: int, da
     batch = batch_of(records, codec)
     first = data.draw(st.integers(0, len(records) - 1))
     until = data.draw(st.integers(first + 1, len(records)))
-    found = cut(batch, 100 + first, 100 + until)
+    found = repacked([batch], 100 + first, 100 + until)
     assert (found.base_offset, found.until, found.count) == (100 + first, 100 + until, until - first)
     assert found.attributes == batch.attributes and found.base_timestamp == batch.base_timestamp
     # The same records, with times relative to the same one, as another encoder writes them.
@@ -59,10 +59,41 @@ def test_records_are_kept_byte_for_byte(records: list[RawRecord], codec: int, da
     assert (sent.producer_id, sent.count, sent.attributes & ~AS_SENT) == (7, until - first, 0)
 
 
-@given(RECORDS, st.sampled_from(sorted(CODECS)))
-def test_the_whole_batch_is_not_touched(records: list[RawRecord], codec: int) -> None:
-    batch = batch_of(records, codec)
-    assert cut(batch, 0, 1000) is batch
+@given(st.lists(RECORDS, min_size=2, max_size=5), st.sampled_from(sorted(CODECS)), st.integers(0, 9))
+def test_batches_become_one(parts: list[list[RawRecord]], codec: int, hole: int) -> None:
+    """As one encoder writes all their records; offsets between them, as of an aborted transaction, are left out."""
+    together, offset = list[Batch](), 100
+    for records in parts:
+        together.append(batch_of(records, codec, offset))
+        offset += len(records) + hole
+    records = [record for part in parts for record in part]
+    found = repacked(together, 100, offset)
+    assert (found.base_offset, found.count, found.last_offset_delta) == (100, len(records), len(records) - 1)
+    [alone] = batches(memoryview(raw_batch(records, offset=0, base=records[0].timestamp)))
+    assert unpacked(codec, found.payload) == bytes(alone.payload)
+    assert (found.base_timestamp, found.max_timestamp) == (alone.base_timestamp, alone.max_timestamp)
+    header, payload = found.framed(7, 2, 300)
+    [sent] = batches(memoryview(header + bytes(payload)))
+    sent.check()
+    assert sent.attributes & ~AS_SENT == 0
+
+
+def test_many_records_whose_numbers_need_more_bytes() -> None:
+    """Numbers, times and lengths beyond those that are kept ready."""
+    records = [RawRecord(value=b"x" * (number % 7), timestamp=number * 3) for number in range(6_000)]
+    records[77] = RawRecord(value=b"x" * 100_000, timestamp=2**50)
+    found = repacked([batch_of(records, 3, 0), batch_of(records, 3, 6_000)], 0, 12_000)
+    [alone] = batches(memoryview(raw_batch(records + records, offset=0, base=0)))
+    assert unpacked(3, found.payload) == bytes(alone.payload)
+
+
+def test_times_that_are_too_far_from_each_other() -> None:
+    far = [
+        batch_of([RawRecord(value=b"x", timestamp=time)], 0, 100 + number)
+        for number, time in enumerate((-(2**62), 2**62 + 2**61))
+    ]
+    with pytest.raises(Malformed, match="the batch at offset 101"):
+        repacked(far, 100, 102)
 
 
 @given(st.binary(max_size=300_000), st.sampled_from(sorted(CODECS)))
@@ -86,4 +117,19 @@ def test_damage_is_named(codec: int) -> None:
     batch = batch_of([RawRecord(value=b"x" * 1000)] * 3, codec)
     damaged = memoryview(bytes(batch.payload)[: len(batch.payload) // 2])
     with pytest.raises(Malformed, match="the batch at offset 100"):
-        cut(replace(batch, payload=damaged), 101, 102)
+        repacked([replace(batch, payload=damaged)], 101, 102)
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (b"\x10\0\0\0\1\1\0", "a record is cut"),
+        (b"\x0c\0\0\2\1\1\0", "record 0 does not say"),
+        (b"\x0c\0\0\0\1\1\0\0", "more behind its last record"),
+        (b"\x0c\0" + b"\xff" * 9 + b"\1" + b"\0" * 9, "more than 64 bits|does not say|is cut"),
+    ],
+)
+def test_records_that_contradict_their_batch_are_named(payload: bytes, said: str) -> None:
+    [batch] = batches(memoryview(raw_batch([RawRecord()], offset=100, payload=payload)))
+    with pytest.raises(Malformed, match=f"the batch at offset 100: .*({said})"):
+        repacked([batch], 100, 101)

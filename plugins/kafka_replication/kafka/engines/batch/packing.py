@@ -1,0 +1,77 @@
+"""Sends small batches that follow each other as one batch, and large ones as they are stored.
+
+A request carries one batch of a partition, and a broker answers one request of a connection at a time. So small batches
+cost as many requests as there are, and where replicas are waited for, they cost that many round trips.
+"""
+
+from __future__ import annotations
+
+from kafka_replication.sinks.port import BatchWriter
+from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.wire.batch import CODEC, Batch, Malformed
+from kafka_replication.wire.contents import frames
+from kafka_replication.wire.repacking import repacked
+
+LARGE = 128 << 10  # bytes; a batch of this size, as it is stored, is sent as it is
+TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression
+
+
+class Packing:
+    """The batches of one chunk: sends them, and is their digest and their sums.
+
+    ``count`` is the number of records, ``bytes`` what they hold: keys, values and headers, without compression.
+    """
+
+    def __init__(self, writer: BatchWriter, largest: int) -> None:
+        """``largest`` is the size in bytes of the largest batch that the target takes."""
+        self._writer, self._largest = writer, largest
+        self._most = min(TOGETHER, largest)
+        self._small, self._together = list[Batch](), 0
+        self._digest = BatchDigest()
+        self.count = self.bytes = 0
+
+    def add(self, batch: Batch, size: int) -> None:
+        """Add a batch that holds ``size`` bytes of keys, values and headers. It may be sent later.
+
+        Raises ImportError, and what the writer raises.
+        """
+        self.count, self.bytes = self.count + batch.count, self.bytes + size
+        unpacked = size + frames(batch, size)
+        if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > self._most):
+            self._send_small()
+        if batch.size >= LARGE:
+            self._send_small()
+            self._send(batch)
+        else:
+            self._small.append(batch)
+            self._together += unpacked
+
+    def hexdigest(self) -> str:
+        """Send what is left. The digest of all batches that were sent."""
+        self._send_small()
+        return self._digest.hexdigest()
+
+    def _send_small(self) -> None:
+        small, self._small, self._together = self._small, [], 0
+        for batch in self._packed(small):
+            self._send(batch)
+
+    def _packed(self, small: list[Batch]) -> list[Batch]:
+        """One batch; or the same ones, if that one would be too large, or one of them is damaged: what becomes of its
+        records is for the target and for its readers to say.
+        """
+        if len(small) < 2:
+            return small
+        try:
+            one = repacked(small, small[0].base_offset, small[-1].until)
+        except Malformed:
+            return small
+        return [one] if one.size <= self._largest else small
+
+    def _send(self, batch: Batch) -> None:
+        self._writer.write(batch)
+        self._digest.add_batch(batch)
+
+
+def _codec(batch: Batch) -> int:
+    return batch.attributes & CODEC

@@ -1,0 +1,117 @@
+"""Packs records of one or several batches into a new batch: https://kafka.apache.org/documentation/#record
+
+Key, value, headers and times stay as they are, byte for byte. Written anew are the length of a record, its offset
+within the batch, and its time, which counts from the batch's first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kafka_replication.wire.batch import CODEC, Batch, Malformed
+from kafka_replication.wire.codecs import packed, unpacked
+
+
+def _encoded(value: int) -> bytes:
+    """A number: zigzag, seven bits a byte, the lowest first."""
+    left, out = value << 1 ^ value >> 63, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+_MANY = 1 << 13
+_ENCODED = tuple(map(_encoded, range(_MANY)))  # most numbers in batches are among these
+_FAR = 1 << 63  # ms; a time has 64 bits
+
+
+def repacked(batches: Sequence[Batch], first: int, until: int) -> Batch:
+    """One batch with the records that ``batches`` have at the source offsets ``first <= offset < until``, of which
+    there is at least one in each. The batches are of one codec, which stays, and have a record at each of their
+    offsets.
+
+    Raises Malformed, ImportError.
+    """
+    start, codec = batches[0], batches[0].attributes & CODEC
+    kept, times = list[bytes](), list[int]()
+    for batch in batches:
+        wanted = range(max(first - batch.base_offset, 0), min(until, batch.until) - batch.base_offset)
+        moved = batch.base_timestamp - start.base_timestamp
+        try:
+            found = _keep(kept, unpacked(codec, batch.payload), batch.count, wanted, len(times) - wanted.start, moved)
+            if min(found) < -_FAR or max(found) >= _FAR:
+                raise ValueError("its times are too far from that of the first batch")
+            times += found
+        except (ValueError, IndexError) as e:
+            raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
+    payload = packed(codec, b"".join(kept))
+    return replace(
+        start,
+        base_offset=max(first, start.base_offset),
+        last_offset_delta=len(times) - 1,
+        max_timestamp=start.base_timestamp + max(times),
+        count=len(times),
+        payload=memoryview(payload),
+        checksum=0,  # of nothing: no batch that was sent
+        body=memoryview(b""),
+    )
+
+
+def _keep(kept: list[bytes], data: bytes, count: int, wanted: range, further: int, later: int) -> list[int]:
+    """Add the records of a batch whose numbers are ``wanted`` to ``kept``, with numbers that are ``further`` and times
+    that are ``later``. Returns these times.
+
+    Most of the work is done here, so nothing is called for a record of the usual kind.
+    """
+    at, times = 0, list[int]()
+    for number in range(count):
+        if (length := data[at]) < 0x80:
+            at += 1
+        else:
+            length, at = _number(data, at)
+        end = at + (length >> 1)
+        if length & 1 or end > len(data):
+            raise ValueError("a record is cut")
+        if number in wanted:
+            attributes = data[at : at + 1]
+            if (time := data[at + 1]) < 0x80:
+                at += 2
+            else:
+                time, at = _number(data, at + 1)
+            if (its := data[at]) < 0x80:
+                at += 1
+            else:
+                its, at = _number(data, at)
+            if its != number << 1 or at > end:
+                raise ValueError(f"record {number} does not say that it has this number")
+            time = (time >> 1 ^ -(time & 1)) + later
+            times.append(time)
+            new = number + further
+            head = (
+                attributes
+                + (_ENCODED[time] if 0 <= time < _MANY else _encoded(time))
+                + (_ENCODED[new] if new < _MANY else _encoded(new))
+            )
+            length = len(head) + end - at
+            kept += ((_ENCODED[length] if length < _MANY else _encoded(length)) + head, data[at:end])
+        at = end
+    if at != len(data):
+        raise ValueError("there is more behind its last record")
+    return times
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """The number at this place, before its sign is decoded, and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
