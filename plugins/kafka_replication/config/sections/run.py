@@ -17,7 +17,7 @@ class Copy(Section):
     engine: Literal["auto", "record", "batch"] = Field(
         default="auto",
         description="The copy engine: `record` decodes and sends each record; it handles every topic. `batch` copies"
-        " whole record batches as they are stored, compressed; what it cannot copy so, the record engine copies. `auto`"
+        " whole record batches and packs small ones into one; what it cannot copy so, the record engine copies. `auto`"
         " takes for each range the one that carries it faster and unchanged.",
     )
     chunk_records: Whole = Field(default=100_000, ge=1, le=10_000_000, description="Most records in one chunk.")

@@ -1,0 +1,94 @@
+"""What the batch engine sends of the batches that come: large ones as they are, small ones packed into one, all in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication.kafka.engines.batch.packing import LARGE, TOGETHER, Packing
+from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.wire.batch import Batch, batches
+from kafka_replication.wire.codecs import packed, unpacked
+from kafka_replication.wire.contents import Contents
+from tests.support.raw_produce import RawRecord, raw_batch
+
+SIZES = st.sampled_from([1, 100, 5_000, LARGE - 200, LARGE])
+
+
+class Writer:
+    """Keeps what is written."""
+
+    first = None
+
+    def __init__(self) -> None:
+        self.batches = list[Batch]()
+
+    def write(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def finish(self, digest: str) -> KafkaSegments:
+        return KafkaSegments()
+
+
+@cache
+def batch_of(number: int, size: int, codec: int = 0) -> Batch:
+    """Two records, one of this size; ``number`` tells them from others."""
+    value = number.to_bytes(4) * (size // 4 + 1)
+    [plain] = batches(memoryview(raw_batch([RawRecord(b"%d" % number, value), RawRecord()], offset=2 * number)))
+    payload = packed(codec, bytes(plain.payload))
+    return replace(plain, attributes=codec, payload=memoryview(payload))
+
+
+def sent(came: list[Batch], largest: int = 10 * TOGETHER) -> list[Batch]:
+    writer, contents = Writer(), Contents()
+    packing = Packing(writer, largest)
+    for batch in came:
+        packing.add(batch, contents.of(batch))
+    digest = packing.hexdigest()
+    expected = BatchDigest()
+    for batch in writer.batches:
+        expected.add_batch(batch)
+    assert digest == expected.hexdigest()
+    assert packing.count == sum(batch.count for batch in writer.batches) == 2 * len(came)
+    return writer.batches
+
+
+@given(st.lists(st.tuples(SIZES, st.sampled_from([0, 3])), min_size=1, max_size=12))
+def test_all_records_are_sent_in_their_order(drawn: list[tuple[int, int]]) -> None:
+    came = [batch_of(0x41414100 + number, size, codec) for number, (size, codec) in enumerate(drawn)]
+    found = sent(came)
+    content = b"".join(unpacked(batch.attributes & 7, batch.payload) for batch in found)
+    places = [content.index((0x41414100 + number).to_bytes(4)) for number in range(len(came))]
+    assert places == sorted(places)
+    assert all(batch in found for batch in came if batch.size >= LARGE), "a large one is sent as it is"
+
+
+def test_small_ones_become_one() -> None:
+    assert [batch.count for batch in sent([batch_of(number, 1_000, 3) for number in range(20)])] == [40]
+
+
+def test_one_alone_is_sent_as_it_is() -> None:
+    came = batch_of(7, 1_000, 1)
+    assert sent([came]) == [came]
+
+
+def test_another_codec_begins_another_one() -> None:
+    codecs = [3, 3, 0, 0, 3]
+    found = sent([batch_of(number, 1_000, codec) for number, codec in enumerate(codecs)])
+    assert [(batch.attributes, batch.count) for batch in found] == [(3, 4), (0, 4), (3, 2)]
+
+
+def test_no_batch_is_larger_than_the_target_takes() -> None:
+    found = sent([batch_of(number, 900) for number in range(20)], 3_000)
+    assert max(batch.size for batch in found) <= 3_000
+    assert [batch.count for batch in found] == [6] * 6 + [4]
+
+
+def test_a_damaged_one_is_passed_on_with_its_neighbours() -> None:
+    came = [batch_of(number, 1_000) for number in range(3)]
+    came[1] = replace(came[1], payload=came[1].payload[:-1])
+    assert sent(came) == came
