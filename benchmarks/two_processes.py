@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.pool import Pool
 from multiprocessing.synchronize import Barrier
+
+from kafka_replication.spark.submitting.submit import WORKER_ENVIRONMENT
 
 START = 60.0  # seconds that they may take
 
 
 @contextmanager
 def two_processes(*modules: str) -> Iterator[tuple[Pool, list[int]]]:
-    """A pool of two that have imported these modules, and their pids."""
+    """A pool of two that have imported these modules, and their pids, in the environment of Spark's Python workers."""
+    os.environ.update(WORKER_ENVIRONMENT)
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(3)
     with context.Pool(2, _prepare, (modules, ready)) as pool:

@@ -64,6 +64,7 @@ def test_no_secret_is_on_the_command_line(connect: Any) -> None:
     assert SECRET not in " ".join(argv)
     assert argv[argv.index("--master") + 1] == "local[*,4]"
     assert argv[argv.index("--deploy-mode") + 1] == "client"
+    assert "spark.executorEnv.MALLOC_ARENA_MAX=2" in argv
     assert {"spark.driver.bindAddress=127.0.0.1", "spark.log.level=WARN", "spark.executor.memory=2g"} <= set(argv)
 
 

@@ -63,8 +63,8 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.num.messages": 100_000,
-    "queue.buffering.max.messages": 500_000,
-    "queue.buffering.max.kbytes": 64 << 10,  # 64 MiB; this limits a worker's memory
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 32 << 10,  # 32 MiB; this limits a worker's memory
     # A new producer gives up its first connection when it learns the brokers' addresses, and waits so long before the
     # next one (the default of 100 ms costs 40 ms a session). The wait doubles up to reconnect.backoff.max.ms.
     "reconnect.backoff.ms": 10,
