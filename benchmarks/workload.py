@@ -19,12 +19,15 @@ LEAST = 100  # records; fewer are no measurement of anything
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The records of one topic: how many, of how many bytes each (values), in batches of at most how many bytes."""
+    """The records of one topic: how many, of how many bytes each (values), in batches of at most how many bytes, and of
+    at most how many records.
+    """
 
     topic: str
     records: int
     size: int
     batch: int = 1_000_000
+    each: int = 100_000
 
     def __str__(self) -> str:
         batches = "1 MB" if self.batch == 1_000_000 else f"{self.batch >> 10} KiB"
@@ -65,7 +68,7 @@ def fill(bootstrap: str, shape: Shape) -> None:
             "compression.type": "lz4",
             "linger.ms": 50,
             "batch.size": shape.batch,
-            "batch.num.messages": 100_000,
+            "batch.num.messages": shape.each,
             "enable.idempotence": True,
         }
     )

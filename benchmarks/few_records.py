@@ -1,0 +1,56 @@
+"""``python -m benchmarks.few_records``: each engine on batches of few records, as of producers without ``linger.ms``.
+
+From this table comes the number of records in a batch below which `auto` leaves a range to the record engine
+(`model/engine_choice.py`). The engines take turns, in two processes, without Spark and its start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from benchmarks import clusters
+from benchmarks.clusters import Pair
+from benchmarks.tables import heading, row
+from benchmarks.two_workers import ours
+from benchmarks.usage import Used, middle
+from benchmarks.workload import REPEATS, SCALE, Shape, fill
+
+EACH = (1, 2, 4, 8, 16)  # records in a batch
+RECORDS = {100: 200_000, 1024: 100_000}  # by the bytes of a record
+COLUMNS = ("topic", "records in a batch", "`batch`: MB/s", "CPU s per GB", "`record`: MB/s", "CPU s per GB")
+
+
+def _copied(pair: Pair, shape: Shape) -> Mapping[str, Used]:
+    """Copying and reading back, by engine."""
+    fill(pair.clusters[0].bootstrap, shape)
+    turns: dict[str, list[Used]] = {"batch": [], "record": []}
+    for number in range(1 + REPEATS):
+        for engine, used in turns.items():
+            name = f"{shape.topic}-{engine}-{number}"
+            done = ours(pair, shape.topic, name, copy={"engine": engine})
+            pair.forget(name)
+            if number:  # the first turn warms the brokers up
+                used.append(done.copying + done.reading_back)
+    return {engine: middle(used) for engine, used in turns.items()}
+
+
+def main() -> None:
+    print("`python -m benchmarks.few_records`: copying and reading back, lz4, 4 partitions, one broker on each side\n")
+    heading(COLUMNS)
+    with clusters.plain() as pair:
+        for size, records in RECORDS.items():
+            for each in EACH:
+                shape = Shape(topic=f"few-{size}-{each}", records=records, size=size, each=each).scaled(SCALE)
+                used = _copied(pair, shape)
+                print(f"{shape.topic}: {used}", file=sys.stderr)
+                cells = [
+                    cell
+                    for one in used.values()
+                    for cell in (shape.megabytes / one.seconds, one.cpu / shape.megabytes * 1000)
+                ]
+                row([f"{shape.records:,} x {size:,} B", each, *cells])
+
+
+if __name__ == "__main__":
+    main()
