@@ -96,8 +96,9 @@ class _Work:
         shown = Shown(self._run, tasks, what)
 
         def take(some: Sequence[Audited]) -> None:
-            results.update((result.id, result) for result in some)
-            shown.done([result.id for result in some])
+            new = {result.id: result for result in some if result.id not in results}
+            results.update(new)
+            shown.done(new)
 
         end = JobEnd()
         for _ in range(self._run.replication.copying.rounds):

@@ -113,8 +113,8 @@ def choose(replication: Replication, sides: Sides, key: PartitionKey, request: A
         found = select_receipts(wanted.subtract(expired), receipts)
         _check_source(sides, chosen)
         _check_target_id(sides, chosen)
-        found = found if request.sample is None else request.sample.of(key, found)
-        chosen.receipts = [replace(receipt, offset_map=()) for receipt in found]  # which no audit needs
+        drawn = found if request.sample is None else request.sample.of(key, found)
+        chosen.receipts = [replace(receipt, offset_map=()) for receipt in drawn]  # which no audit needs
         _decide_how(sides, chosen)
     except ReplicationError as error:
         result.fail(str(error))
