@@ -49,7 +49,7 @@ def test_the_launcher_of_the_tests_conforms_in_audits(scene: Scenario) -> None:
 
 class LosesAnAudit(InProcess):
     def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        super().audit(replace(job, tasks=job.tasks[:1]), deliver)
+        super().audit(replace(job, tasks=[task for task in job.tasks if not task.where.endswith("-0")]), deliver)
         return JobEnd()
 
 
