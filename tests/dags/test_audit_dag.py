@@ -70,7 +70,8 @@ def test_a_sample_is_drawn_by_the_seed_of_the_form(copied: Scenario) -> None:
 
 
 def test_a_large_audit_is_the_launcher_s(copied: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(auditing.audit.__kwdefaults__, "least", Size(records=50, bytes=1 << 40))
+    defaults: Any = auditing.audit.__kwdefaults__
+    monkeypatch.setitem(defaults, "least", Size(records=50, bytes=1 << 40))
     spark = InProcess()
     pushed = execute(copied, spark)
     assert pushed["return_value"]["outcome"] == "clean" and len(spark.audits) == 1
