@@ -14,8 +14,10 @@ from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
+from kafka_replication.runs.audit.choosing import ALL
 from kafka_replication.spark.jobs import AuditJob, JobEnd
 from kafka_replication.spark.launcher import DeliverAudited
 from kafka_replication.verification.auditing import Size
@@ -284,7 +286,7 @@ def test_a_sample_and_its_seed_on_the_command_line(scene: Scenario) -> None:
     assert code == 0 and document["sample"]["chunks"] == 2, err
     seed = str(document["sample"]["seed"])
     code, out, _ = command(scene, "audit", "--sample", "2", "--seed", seed)
-    assert code == 0 and f"seed {seed}: " in out
+    assert code == 0 and f"seed {seed}: " in out and out.rstrip().endswith("clean, as far as the sample goes")
     code, _, err = command(scene, "audit", "--seed", seed)
     assert code == 2 and "without a sample" in err
 
@@ -298,6 +300,15 @@ def test_a_partition_that_no_worker_can_read_fails_and_the_others_do_not(scene: 
     (error,) = one(report).errors
     assert "a part was not audited" in error and "ended in every attempt" in error and "Remedy: " in error
     assert one(report).by_content == 0 and one(report).offsets == 206
+
+
+def test_the_progress_counts_partitions_records_and_bytes_as_results_come(scene: Scenario) -> None:
+    copied(scene)
+    seen: list[Progress] = []
+    auditing.audit(replace(scene.bare_run("audit"), show=seen.append), ALL, InProcess(), least=Size())
+    assert [(one.ranges, one.ranges_done, one.percent) for one in seen] == [(2, 1, 87), (2, 2, 100)]
+    assert [one.records for one in seen] == [200, 230]
+    assert 0 < seen[0].bytes < seen[1].bytes and seen[1].bytes_per_second > 0
 
 
 class EndsEarly(InProcess):

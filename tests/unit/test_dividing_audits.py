@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs.audit.dividing import PART_BYTES, PART_RECORDS, parts
+from kafka_replication.runs.audit.dividing import PART_BYTES, PART_OFFSETS, parts
 from kafka_replication.spark.jobs import AUDITED
 from kafka_replication.verification.auditing import AuditResult, Size
 from kafka_replication.verification.findings import LISTED, Findings, Stretch
@@ -66,16 +66,16 @@ def test_what_a_person_asks_for() -> None:
         Sample(0, 5)
 
 
-@given(st.lists(st.builds(Size, st.just(1), st.integers(0, PART_RECORDS), st.integers(0, PART_BYTES)), max_size=30))
+@given(st.lists(st.builds(Size, st.just(1), st.integers(0, PART_OFFSETS), st.integers(0, PART_BYTES)), max_size=30))
 def test_parts_are_the_whole_and_none_is_too_large(sizes: list[Size]) -> None:
     made = list(parts(sizes, lambda size: size))
     assert [size for some in made for size in some] == sizes and all(made)
     for some in made:
         whole = sum(some, Size())
-        assert len(some) == 1 or (whole.records <= PART_RECORDS and whole.bytes <= PART_BYTES)
+        assert len(some) == 1 or (whole.records <= PART_OFFSETS and whole.bytes <= PART_BYTES)
     for some, following in itertools.pairwise(made):
         more = sum(some, following[0])
-        assert more.records > PART_RECORDS or more.bytes > PART_BYTES, "no part is smaller than it has to be"
+        assert more.records > PART_OFFSETS or more.bytes > PART_BYTES, "no part is smaller than it has to be"
 
 
 def test_the_findings_about_parts_are_added_up_and_said_once() -> None:

@@ -158,7 +158,7 @@ def audit(
         document = audited.as_json()
         if report is not None:
             _write(report, document)
-        return document, f"{audited.text()}\n{audited.outcome}", int(audited.outcome != "clean")
+        return document, f"{audited.text()}\n{audited.verdict}", int(audited.outcome != "clean")
 
     act(file, as_json, lambda run: with_spark(run, context.obj, action))
 

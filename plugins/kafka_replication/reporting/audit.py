@@ -218,6 +218,11 @@ class AuditReport:
         outcomes = {partition.outcome for partition in self.partitions}
         return "failed" if "failed" in outcomes else "differs" if "differs" in outcomes else "clean"
 
+    @property
+    def verdict(self) -> str:
+        """The outcome in words, which do not say more than was looked at."""
+        return self.outcome if self.sample is None else f"{self.outcome}, as far as the sample goes"
+
     def as_json(self, limit: int | None = None) -> documents.AuditDocument:
         """``limit`` bounds the stretches listed for each partition."""
         return {

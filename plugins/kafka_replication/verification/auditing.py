@@ -16,7 +16,7 @@ from kafka_replication.verification.verify import PartDigest
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a task, as its receipts say: offsets of the source, records and bytes that were copied of them."""
+    """The size of a task, as its receipts say: offsets that are read, records and bytes that were copied of them."""
 
     offsets: int = 0
     records: int = 0

@@ -24,7 +24,7 @@ from kafka_replication.verification.auditing import AuditTask, Deliveries, Size,
 from kafka_replication.verification.chunks import Unit, area_of, claimed, units
 from kafka_replication.verification.verify import PartDigest
 
-PART_RECORDS = 500_000
+PART_OFFSETS = 500_000
 PART_BYTES = 128 << 20
 T = TypeVar("T")
 
@@ -171,7 +171,7 @@ class Divider:
 def _size(unit: Unit) -> Size:
     if unit.receipt is not None:
         return Size.of(unit.receipt)
-    return Size(records=unit.target.span if unit.target else 0)
+    return Size(offsets=unit.target.span if unit.target else 0)
 
 
 def _total(receipts: Iterable[Receipt]) -> Size:
@@ -183,7 +183,7 @@ def parts(work: Iterable[T], size_of: Callable[[T], Size]) -> Iterator[list[T]]:
     some, size = list[T](), Size()
     for one in work:
         larger = size + size_of(one)
-        if some and (larger.records > PART_RECORDS or larger.bytes > PART_BYTES):
+        if some and (max(larger.records, larger.offsets) > PART_OFFSETS or larger.bytes > PART_BYTES):
             yield some
             some, larger = [], size_of(one)
         some.append(one)
