@@ -25,6 +25,7 @@ from kafka_replication.planning.backfill.backfill_request import BackfillRequest
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.failed.command import Asked
 from kafka_replication.runs.run import Request
+from kafka_replication.verification.sample import Sample
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends
 
@@ -171,8 +172,13 @@ def test_a_live_run_may_end_at_a_time(until: str) -> None:
 
 
 def test_what_the_audits_form_says() -> None:
-    asked = {"topic": "orders", "partition": 3, "from": 5, "until": 9}
+    asked = {"topic": "orders", "partition": 3, "from": 5, "until": 9, "sample": None, "seed": None}
     assert audit_request(asked) == AuditRequest("orders", 3, OffsetRange(5, 9))
+    assert audit_request({**asked, "sample": 20, "seed": 7}).sample == Sample(20, 7)
+    drawn = audit_request({**asked, "sample": 20}).sample
+    assert drawn is not None and drawn.chunks == 20
+    with pytest.raises(BadInput, match="without a sample"):
+        audit_request({**asked, "seed": 7})
     with pytest.raises(BadInput, match="not an offset range"):
         audit_request({**asked, "until": 3})
 

@@ -23,9 +23,10 @@ from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.spark.jobs import Job, JobEnd
-from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.spark.jobs import AuditJob, Job, JobEnd
+from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
 from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.spark.worker.worker import replicate
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
@@ -68,6 +69,12 @@ class Threads:
                 if copied is not None and copied.error and not (copied.retriable or copied.fenced):
                     self.final.append(copied.error)
                 deliver([result])
+        return JobEnd()
+
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        auditor = Auditor(job.common)
+        for task in job.tasks:
+            deliver([auditor.work(task)])
         return JobEnd()
 
     def __exit__(self, *_: object) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,21 @@ from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
+from kafka_replication.runs.audit.choosing import ALL
+from kafka_replication.spark.jobs import AuditJob, JobEnd
+from kafka_replication.spark.launcher import DeliverAudited
+from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.matching import Kind
+from kafka_replication.verification.sample import Sample
+from tests.contract.launcher.test_in_process import killing
+from tests.support import audits
 from tests.support.actions import approve, put_receipt, receipts_of
 from tests.support.checker import Record, read
 from tests.support.command_line import command
+from tests.support.jobs import InProcess
 from tests.support.scenario import Rec, Scenario, numbered
 
 CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
@@ -36,7 +46,7 @@ def copied(scene: Scenario) -> None:
 
 
 def audit(scene: Scenario, **request: Any) -> AuditReport:
-    return auditing.audit(scene.bare_run("audit"), AuditRequest(**request))
+    return audits.audit(scene.bare_run("audit"), AuditRequest(**request))
 
 
 def one(report: AuditReport, partition: int = 0) -> PartitionAudit:
@@ -240,3 +250,95 @@ def test_the_command_and_its_report_file(scene: Scenario) -> None:
     assert code == 2 and "not an offset range" in err
     code, _, err = command(scene, "audit", "--report", str(scene.folder / "no" / "such.json"))
     assert code == 2 and "cannot write" in err
+
+
+def test_a_sample_looks_at_some_chunks_and_says_how_much_that_is(scene: Scenario) -> None:
+    copied(scene)
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"x")])
+    report = audit(scene, sample=Sample(2, 7))
+    assert report.outcome == "clean", "it does not search for records of others"
+    found, other = one(report), one(report, 1)
+    assert (found.chunks, found.offsets) == (2, 206) and 100 <= found.by_content <= 106
+    assert (other.chunks, other.by_content, other.offsets) == (1, 30, 30)
+    said = f"seed 7: {found.by_content + 30} of 236 copied offsets were looked at"
+    assert said in report.text() and report.as_json()["sample"] == {"chunks": 2, "seed": 7}
+
+
+def test_a_sample_finds_a_record_that_is_gone_if_it_draws_its_chunk_and_each_time_it_does(scene: Scenario) -> None:
+    copied(scene)
+    scene.target.delete_before(scene.topic, 0, 20)
+    outcomes = {}
+    for seed in range(12):
+        first, again = (audit(scene, sample=Sample(1, seed)) for _ in range(2))
+        assert {**first.as_json(), "time": ""} == {**again.as_json(), "time": ""}
+        outcomes[seed] = first.outcome
+        found = one(first)
+        assert found.chunks == 1
+        assert (first.outcome == "differs") == (found.target_records < found.source_records)
+    assert set(outcomes.values()) == {"clean", "differs"}
+    assert audit(scene, sample=Sample(99, 0)).outcome == "differs", "every chunk is in a sample that is large enough"
+
+
+def test_a_sample_and_its_seed_on_the_command_line(scene: Scenario) -> None:
+    copied(scene)
+    code, out, err = command(scene, "audit", "--sample", "2", "--json")
+    document = json.loads(out)
+    assert code == 0 and document["sample"]["chunks"] == 2, err
+    seed = str(document["sample"]["seed"])
+    code, out, _ = command(scene, "audit", "--sample", "2", "--seed", seed)
+    assert code == 0 and f"seed {seed}: " in out and out.rstrip().endswith("clean, as far as the sample goes")
+    code, _, err = command(scene, "audit", "--seed", seed)
+    assert code == 2 and "without a sample" in err
+
+
+def test_a_partition_that_no_worker_can_read_fails_and_the_others_do_not(scene: Scenario) -> None:
+    """Its worker dies in every attempt."""
+    copied(scene)
+    with killing(f"{scene.topic}-0"):
+        report = auditing.audit(scene.bare_run("audit"), AuditRequest(), InProcess(), least=Size())
+    assert (one(report).outcome, one(report, 1).outcome) == ("failed", "clean")
+    (error,) = one(report).errors
+    assert "a part was not audited" in error and "ended in every attempt" in error and "Remedy: " in error
+    assert one(report).by_content == 0 and one(report).offsets == 206
+
+
+def test_the_progress_counts_partitions_records_and_bytes_as_results_come(scene: Scenario) -> None:
+    copied(scene)
+    seen: list[Progress] = []
+    auditing.audit(replace(scene.bare_run("audit"), show=seen.append), ALL, InProcess(), least=Size())
+    assert [(one.ranges, one.ranges_done, one.percent) for one in seen] == [(2, 1, 87), (2, 2, 100)]
+    assert [one.records for one in seen] == [200, 230]
+    assert 0 < seen[0].bytes < seen[1].bytes and seen[1].bytes_per_second > 0
+
+
+class EndsEarly(InProcess):
+    """Spark ends after the first result of each job."""
+
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        super().audit(replace(job, tasks=job.tasks[:1]), deliver)
+        return JobEnd(error="Spark ended", remedy="see its log", retriable=False)
+
+
+def test_what_spark_did_not_come_to_is_named_and_not_called_equal(scene: Scenario) -> None:
+    copied(scene)
+    report = auditing.audit(scene.bare_run("audit"), AuditRequest(), EndsEarly(), least=Size())
+    assert {found.outcome for found in report.partitions} == {"clean", "failed"}
+    (failed,) = (found for found in report.partitions if found.outcome == "failed")
+    assert "Spark ended. Remedy: see its log" in failed.errors[0] and not failed.by_content
+
+
+class LosesItsExecutorsOnce(InProcess):
+    """The first job has no result."""
+
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        if not self.audits:
+            self.audits.append(job)
+            return JobEnd(error="Spark lost every executor")
+        return super().audit(job, deliver)
+
+
+def test_audits_without_a_result_are_submitted_again(scene: Scenario) -> None:
+    copied(scene)
+    launcher = LosesItsExecutorsOnce()
+    report = auditing.audit(scene.bare_run("audit"), AuditRequest(), launcher, least=Size())
+    assert report.outcome == "clean" and len(launcher.audits) == 2, report.text()

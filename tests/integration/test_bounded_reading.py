@@ -13,10 +13,10 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill
-from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.repair import approval
 from kafka_replication.runs.repair.approval import Approval
+from tests.support import audits as auditing
 from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Scenario, numbered, only
 

@@ -17,9 +17,9 @@ from kafka_replication.planning.plan import State
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit import audit
 from kafka_replication.runs.plan import recopy
 from kafka_replication.runs.report.partition_status import standing
+from tests.support import audits as audit
 from tests.support.actions import approve, copied_once
 from tests.support.children import end_of, spawn
 from tests.support.jobs import InProcess, after_copy

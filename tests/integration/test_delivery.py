@@ -12,11 +12,11 @@ import pytest
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runtime.failpoints import at_gate
 from kafka_replication.verification.matching import Kind
 from tests.support.actions import put
+from tests.support.audits import audit
 from tests.support.checker import Comparison
 from tests.support.children import copy_process, end_of, result_of
 from tests.support.scenario import Rec, Scenario, numbered, only

@@ -14,8 +14,8 @@ from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.model.failures import Action
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runtime import failpoints
+from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined

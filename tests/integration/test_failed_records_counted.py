@@ -15,8 +15,8 @@ from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.failures import Action
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed import retry_discard
+from tests.support.audits import audit
 from tests.support.failed import QUARANTINE, ask, assert_each_once
 from tests.support.scenario import Rec, Scenario, numbered
 

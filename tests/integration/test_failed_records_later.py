@@ -18,7 +18,6 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed import catalog, retry_discard
 from kafka_replication.runs.failed.command import Asked, handle
 from kafka_replication.runs.repair.repair import carry_out, proposals
@@ -26,6 +25,7 @@ from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.verification.matching import Kind
 from tests.support.actions import put
+from tests.support.audits import audit
 from tests.support.command_line import command
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store
 from tests.support.jobs import InProcess, after_copy

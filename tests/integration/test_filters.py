@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.runs.audit import audit as auditing
+from tests.support import audits as auditing
 from tests.support.actions import receipts_of
 from tests.support.checker import read
 from tests.support.scenario import Rec, Scenario, only

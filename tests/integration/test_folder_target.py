@@ -11,13 +11,13 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed.catalog import Selection, failed_records
 from kafka_replication.runs.failed.retry_discard import Decision, discard, retry
 from kafka_replication.runs.plan.previewing import preview
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
 from tests.folder_target.ground import FolderGround
+from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import copy_process, end_of
 from tests.support.jobs import InProcess, after_copy

@@ -17,13 +17,13 @@ from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking
-from kafka_replication.runs.audit import audit
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.matching import Kind
+from tests.support import audits as audit
 from tests.support.checker import Record, read
 from tests.support.children import end_of, run_process
 from tests.support.jobs import InProcess

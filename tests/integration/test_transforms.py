@@ -15,8 +15,8 @@ from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import BadInput
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs import checking
-from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.verification.matching import Kind
+from tests.support import audits as auditing
 from tests.support import user_transforms
 from tests.support.actions import receipts_of
 from tests.support.checker import read

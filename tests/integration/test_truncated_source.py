@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.runs.audit.audit import audit
 from stack.kafka_cluster import KafkaCluster
+from tests.support.audits import audit
 from tests.support.scenario import Scenario, numbered, only, send
 from tests.support.waiting import wait_until
 

@@ -12,8 +12,8 @@ import pytest
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runs import checking
-from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.run import open_run
+from tests.support import audits as auditing
 from tests.support.checker import read
 from tests.support.scenario import Cluster, Rec, Scenario
 

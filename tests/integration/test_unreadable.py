@@ -15,8 +15,8 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read import unreadable_batches
 from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runtime import failpoints
+from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.damage import LAST_OFFSET_DELTA, Batch, batches, fill, healed
 from tests.support.failed import ask, assert_each_once, failures, quarantined

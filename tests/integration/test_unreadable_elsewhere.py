@@ -17,8 +17,8 @@ from kafka_replication.planning.plan import State
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.report.partition_status import standing
+from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.damage import batches, fill, healed
 from tests.support.failed import ask

@@ -24,7 +24,7 @@ from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs.audit.audit import AuditRequest, audit
+from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.checking import check
 from kafka_replication.runs.plan.previewing import preview
 from kafka_replication.runs.run import Request
@@ -32,6 +32,7 @@ from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC, batches
 from tests.contract.copy_case import CopyCase
 from tests.support.actions import put_receipt, receipts_of
+from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.raw_produce import RawRecord, produce_batch, raw_batch
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only

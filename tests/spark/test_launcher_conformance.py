@@ -12,7 +12,13 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submitting.submit import terminal_launcher
-from tests.contract.launcher.conformance import Subject, check_launcher, check_names_what_is_missing, range_job
+from tests.contract.launcher.conformance import (
+    Subject,
+    check_audits,
+    check_launcher,
+    check_names_what_is_missing,
+    range_job,
+)
 from tests.spark.pythons import python_without
 from tests.support.leases import holder_of
 from tests.support.scenario import Scenario, numbered
@@ -33,6 +39,10 @@ def killing(at: str) -> Iterator[None]:
 
 def test_the_submit_launcher_conforms(scene: Scenario) -> None:
     check_launcher(Subject(launcher, killing), scene)
+
+
+def test_the_submit_launcher_conforms_in_audits(scene: Scenario) -> None:
+    check_audits(Subject(launcher, killing), scene)
 
 
 def test_partitions_are_verified_and_advanced_while_another_is_still_at_work(

@@ -11,9 +11,12 @@ from typing import Self
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
-from kafka_replication.spark.jobs import RESULTS, Job, JobEnd, RangeResult, RangeTask, died
-from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.spark.failures import WORKER_ENDED
+from kafka_replication.spark.jobs import AUDITED, RESULTS, WORK, AuditJob, Job, JobEnd, RangeResult, RangeTask
+from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
 from kafka_replication.spark.worker import worker
+from kafka_replication.spark.worker.audit import Auditor
+from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
 from tests.support.waiting import SAFETY
 
@@ -34,6 +37,7 @@ class InProcess:
     between: Callable[[], None] | None = None
     jobs: list[Job] = field(default_factory=list)
     at_once: int = 1
+    audits: list[AuditJob] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +59,22 @@ class InProcess:
         self.then(job)
         return JobEnd()
 
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        sent = WORK.validate_json(WORK.dump_json(job))  # as on the way to Spark
+        assert isinstance(sent, AuditJob) and sent == job
+        self.audits.append(sent)
+        auditor = Auditor(sent.common)
+        for task in sent.tasks:
+            try:
+                result = auditor.work(task)
+            except WorkerDied as death:
+                result = self.died(task, death)
+            deliver(AUDITED.validate_json(AUDITED.dump_json([result])))
+        return JobEnd()
+
+    def died(self, task: Audit, death: WorkerDied) -> Audited:
+        return task.died(f"{WORKER_ENDED.what}: {death!r}", WORKER_ENDED.remedy)
+
     def _results(self, job: Job, tasks: Sequence[RangeTask]) -> Iterator[RangeResult]:
         if self.at_once == 1:
             yield from (self._work(job, task) for task in tasks)
@@ -66,7 +86,7 @@ class InProcess:
         try:
             return worker.replicate(job, task)
         except WorkerDied as death:
-            return died(task, repr(death))
+            return task.died(f"{WORKER_ENDED.what}: {death!r}", WORKER_ENDED.remedy)
 
     def __exit__(self, *_: object) -> None: ...
 

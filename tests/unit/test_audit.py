@@ -8,8 +8,9 @@ from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.reporting.audit import LISTED, AuditReport, PartitionAudit
+from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.verification.chunks import Unit, area_of, units
+from kafka_replication.verification.findings import LISTED
 from kafka_replication.verification.matching import Difference, Kind
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
@@ -136,6 +137,7 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
         "run_id": "run-1",
         "time": "time",
         "outcome": "differs",
+        "sample": None,
         "partitions": [
             {
                 "topic": "orders",
@@ -146,6 +148,7 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
                 "until": 100,
                 "outcome": "differs",
                 "chunks": 0,
+                "offsets": 0,
                 "source_records": 0,
                 "target_records": 0,
                 "by_content": 0,

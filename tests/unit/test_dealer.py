@@ -174,8 +174,8 @@ def test_with_a_limit_no_more_tasks_get_a_share_than_run_at_a_time(
 ) -> None:
     context: Any = SimpleNamespace(master=master, defaultParallelism=7)
     limited = replace(job(1_000), settings=Copy(throughput_limit=limit))
-    assert _slots(context, limited) == expected
-    assert _slots(context, replace(limited, parallelism=3)) == 3
+    assert _slots(context, limited, 1_000) == expected
+    assert _slots(context, replace(limited, parallelism=3), 1_000) == 3
 
 
 def test_one_that_died_with_its_neighbour_is_run_again_alone() -> None:

@@ -25,7 +25,6 @@ from kafka_replication.spark.jobs import (
     JobEnd,
     RangeResult,
     RangeTask,
-    died,
     longest_first,
 )
 from kafka_replication.verification.read_back import ReadBackTask
@@ -152,7 +151,7 @@ def test_the_longest_copy_is_first_and_what_is_only_read_back_last(tasks: list[R
 
 @given(TASKS)
 def test_a_task_whose_worker_died_has_one_retriable_error(task: RangeTask) -> None:
-    result = died(task, "Python worker exited")
+    result = task.died("Python worker exited", "run again")
     errors = [each for each in (result.copied, result.read_back) if each is not None]
     assert result.key == task.key
     assert [each.retriable and "Python worker exited" in str(each.error) and bool(each.remedy) for each in errors] == [

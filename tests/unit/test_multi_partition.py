@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
+from kafka_replication.kafka.audit import target_partition
+from kafka_replication.kafka.audit.target_partition import pieces
 from kafka_replication.kafka.write import multi_partition
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.multi_partition import MOST_RANGES, Offsets, _Growing
@@ -29,9 +31,9 @@ from kafka_replication.planning.backfill.recopy import is_gone, is_gone_in_part
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 from kafka_replication.planning.target_retention import RemovalEvidence, Retention, may_be_gone, removed
 from kafka_replication.reporting.audit import PartitionAudit
-from kafka_replication.runs.audit import multi_partition_audit
-from kafka_replication.runs.audit.multi_partition_audit import Claim, TargetRead, _pieces, name_of
+from kafka_replication.runs.audit.target_reading import TargetReading
 from kafka_replication.sinks.port import Record
+from kafka_replication.verification.auditing import Claim, TargetTask
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.matching import Kind, Seen
 
@@ -170,15 +172,18 @@ class Log:
         return (Seen(offset, b"%d" % offset) for offset in self.offsets if offset in wanted)
 
 
-def claim(from_: int, until: int, *pairs: tuple[int, int]) -> Claim:
-    one = receipt(from_, until, part(0, *pairs))
-    return Claim(name_of(KEY, one, one.parts[0]), one.parts[0], one, wanted=False)
+def claim(*pairs: tuple[int, int]) -> Claim:
+    return Claim(covered(*pairs), None)
+
+
+def searching(at: TopicPartition, *, searches: bool) -> TargetTask:
+    return TargetTask(id=7, at=at, log=OffsetRange(0, 20), claims=(claim((0, 2)),), searches=searches)
 
 
 def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> None:
-    claims = [claim(0, 10, (0, 3), (6, 9)), claim(10, 20, (3, 5), (12, 14))]
-    pieces = [(number, str(range_)) for number, range_ in _pieces(claims, OffsetRange(1, 20))]
-    assert pieces == [
+    claims = [claim((0, 3), (6, 9)), claim((3, 5), (12, 14))]
+    found = [(number, str(range_)) for number, range_ in pieces(claims, OffsetRange(1, 20))]
+    assert found == [
         (0, "[1, 3)"),
         (1, "[3, 5)"),
         (None, "[5, 6)"),
@@ -190,9 +195,11 @@ def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> N
 
 
 def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_partition_audit, "LISTED", 2)
-    read, log = TargetRead(), Log([0, 1, 5, 11, 15])
-    read.read_all(lambda at: log, TopicPartition("orders", 0), [claim(0, 10, (0, 2))], OffsetRange(0, 20))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(target_partition, "LISTED", 2)
+    read, log = TargetReading(), cast("Any", Log([0, 1, 5, 11, 15]))
+    for number, searches in enumerate([True, False]):
+        at = TopicPartition("orders", number)
+        read.take(at, target_partition.read_claims(searching(at, searches=searches), lambda at: log))
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
@@ -200,8 +207,6 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     told = [str(stretch) for result in results for stretch in result.stretches]
     assert told == [f"extra target partition 0 [{n}, {n + 1}): 1 record" for n in (5, 11)]
     assert [(result.counts[Kind.EXTRA], result.unlisted) for result in results] == [(3, 1), (0, 0)]
-    read.read(lambda at: log, TopicPartition("orders", 1), [claim(0, 10, (0, 2))], OffsetRange(0, 20))  # type: ignore[arg-type,return-value]
-    assert TopicPartition("orders", 1) not in read.extra
 
 
 def test_offsets_that_follow_each_other_are_one_range_and_one_that_falls_is_noticed() -> None:

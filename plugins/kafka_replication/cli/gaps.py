@@ -122,6 +122,7 @@ def reset(
 
 
 def audit(
+    context: typer.Context,
     file: File,
     topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
     partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
@@ -129,27 +130,37 @@ def audit(
     until: Annotated[
         int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
     ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Only so many chunks of each partition, drawn by --seed.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Draw the sample that an earlier report names with this seed.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write all differences to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the copied records with the source one by one. If the source has lost them, compare with the receipts.
 
-    Changes nothing, and may work while a run works. Reads both sides once, in this terminal. The exit code is 1 if
-    something differs.
+    Changes nothing, and may work while a run works. Reads both sides once, a large amount on Spark. The exit code is 1
+    if something differs.
     """
+    from kafka_replication.cli.terminal_progress import Launch, with_spark
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run, launch: Launch) -> tuple[Any, str, int]:
         from kafka_replication.runs.audit import audit as auditing
+        from kafka_replication.spark.launcher import OnDemand
+        from kafka_replication.verification.sample import drawn
 
-        audited = auditing.audit(
-            run, auditing.AuditRequest(topic or None, partition, _range(from_, MAX_OFFSET if until is None else until))
-        )
+        range_ = _range(from_, MAX_OFFSET if until is None else until)
+        request = auditing.AuditRequest(topic or None, partition, range_, drawn(sample, seed))
+        with OnDemand(launch) as spark:
+            audited = auditing.audit(run, request, spark)
         document = audited.as_json()
         if report is not None:
             _write(report, document)
-        return document, f"{audited.text()}\n{audited.outcome}", int(audited.outcome != "clean")
+        return document, f"{audited.text()}\n{audited.verdict}", int(audited.outcome != "clean")
 
-    act(file, as_json, action)
+    act(file, as_json, lambda run: with_spark(run, context.obj, action))
 
 
 def _write(file: Path, document: Any) -> None:

@@ -29,6 +29,8 @@ class AuditRow(PartitionRow, FromUntil):
     """The audit of one partition. ``by_content`` counts source offsets that were compared with the source's records,
     ``by_receipt`` those that the source no longer has, and that were compared with the receipt.
 
+    ``offsets`` counts the copied offsets of the range: the audit has looked at ``by_content`` + ``by_receipt`` of them.
+
     ``differences`` lists stretches; further records that differ are counted as ``unlisted``. ``errors`` say why the
     audit of the partition could not be finished.
     """
@@ -36,6 +38,7 @@ class AuditRow(PartitionRow, FromUntil):
     generation: int
     outcome: AuditOutcome
     chunks: int
+    offsets: int
     source_records: int
     target_records: int
     by_content: int
@@ -58,14 +61,25 @@ class AuditRow(PartitionRow, FromUntil):
     errors: list[str]
 
 
+class SampleRow(TypedDict):
+    """A sample of at most so many ``chunks`` of each partition; the same ``seed`` gives the same ones."""
+
+    chunks: int
+    seed: int
+
+
 class AuditDocument(TypedDict):
-    """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences."""
+    """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences.
+
+    ``sample`` is null if everything was looked at.
+    """
 
     format: int
     replication: str
     run_id: str
     time: str
     outcome: AuditOutcome
+    sample: SampleRow | None
     partitions: list[AuditRow]
 
 

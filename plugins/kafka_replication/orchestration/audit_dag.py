@@ -13,8 +13,8 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import START
-from kafka_replication.orchestration.operators import StepOperator
 from kafka_replication.orchestration.pages import form
+from kafka_replication.orchestration.spark_submit import OnSparkOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 IN_XCOM = 1000  # most differing ranges per partition in the XCom; the log shows the first ten
 
 
-class AuditOperator(StepOperator):
-    """Compares copied ranges with the source again, in the task's process, and fails if something differs."""
+class AuditOperator(OnSparkOperator):
+    """Compares copied ranges with the source again, a large amount on Spark, and fails if something differs."""
+
+    ui_color = "#e8f0fe"
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
         from kafka_replication.runs.audit import audit as auditing
+        from kafka_replication.spark.launcher import OnDemand
 
-        with task_run.opened(self.replication, context) as run:
-            report = auditing.audit(run, audit_request(context["params"]))
+        with task_run.opened(self.replication, context) as run, OnDemand(self.launcher) as spark:
+            report = auditing.audit(run, audit_request(context["params"]), spark)
         context["ti"].xcom_push("return_value", report.as_json(IN_XCOM))
         self.log.info("audit: %s\n%s", report.outcome, report.text())
         _fail_unless_clean(report)
@@ -52,13 +55,15 @@ def _fail_unless_clean(report: AuditReport) -> None:
 def audit_request(params: Any) -> AuditRequest:
     """The request in the trigger's form; an empty field means all. Raises BadInput."""
     from kafka_replication.runs.audit.audit import AuditRequest
+    from kafka_replication.verification.sample import drawn
 
     from_, until = params["from"] or 0, params["until"]
     try:
         range_ = OffsetRange(from_, MAX_OFFSET if until is None else until)
     except ValueError as e:
         raise BadInput(f"from {from_}, until {until}: {e}", "trigger again with offsets in order") from e
-    return AuditRequest(form.text(params["topic"]) or None, params["partition"], range_)
+    sample = drawn(params["sample"], params["seed"])
+    return AuditRequest(form.text(params["topic"]) or None, params["partition"], range_, sample)
 
 
 def build_audit_dag(replication: Replication) -> DAG:
@@ -78,8 +83,9 @@ def build_audit_dag(replication: Replication) -> DAG:
 
 
 def _params() -> dict[str, Param]:
-    def number(title: str, highest: int, description: str) -> Param:
-        return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
+    def number(title: str, highest: int, description: str, lowest: int = 0) -> Param:
+        kind = ["null", "integer"]
+        return Param(None, type=kind, minimum=lowest, maximum=highest, title=title, description=description)
 
     return {
         "topic": Param(None, type=["null", "string"], title="Topic", description="A source topic; empty means all."),
@@ -88,4 +94,6 @@ def _params() -> dict[str, Param]:
         "until": number(
             "Until", MAX_OFFSET, "The source offset to stop at; empty means the end. Both are widened to whole chunks."
         ),
+        "sample": number("Sample", 2**31 - 1, "Only so many chunks of each partition; empty means all of them.", 1),
+        "seed": number("Seed", 2**31 - 1, "Draws the sample that an earlier report names; empty means another one."),
     }

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from kafka_replication.verification.verify import VerifyResult
 
 
-class ReplicateOperator(SparkSubmitOperator):
-    """Copies the planned ranges, reads them back, and moves their watermarks, each partition by itself.
+class OnSparkOperator(SparkSubmitOperator):
+    """A task of one replication that starts Spark if it needs it.
 
-    Starts Spark only if something is left to do. A retry continues where the last try ended. Client deploy mode: the
-    driver runs on this machine. There are no template fields: the submission is only known when the task runs, and
-    nothing secret is rendered.
+    Client deploy mode: the driver runs on this machine. There are no template fields: the submission is only known when
+    the task runs, and nothing secret is rendered.
     """
 
     template_fields: Sequence[str] = ()
@@ -43,6 +42,27 @@ class ReplicateOperator(SparkSubmitOperator):
         )
         self.replication = replication
         self._submission: HookSubmission | None = None  # once a launcher is needed
+
+    def launcher(self) -> Launcher:
+        """A launcher that submits this task's jobs."""
+        from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
+        from kafka_replication.spark.submitting.submit import SubmitLauncher
+
+        self._submission = HookSubmission(self.replication)
+        return SubmitLauncher(self._submission)
+
+    def on_kill(self) -> None:
+        """Stop Spark when Airflow stops the task. Raises, because the task would otherwise keep running."""
+        if self._submission is not None:
+            self._submission.kill()
+        raise task_run.stopped()
+
+
+class ReplicateOperator(OnSparkOperator):
+    """Copies the planned ranges, reads them back, and moves their watermarks, each partition by itself.
+
+    Starts Spark only if something is left to do. A retry continues where the last try ended.
+    """
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
@@ -68,20 +88,6 @@ class ReplicateOperator(SparkSubmitOperator):
             "bytes": done.bytes,
             "verified_records": sum(result.records for result in done.read_back),
         }
-
-    def launcher(self) -> Launcher:
-        """A launcher that submits this task's jobs."""
-        from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
-        from kafka_replication.spark.submitting.submit import SubmitLauncher
-
-        self._submission = HookSubmission(self.replication)
-        return SubmitLauncher(self._submission)
-
-    def on_kill(self) -> None:
-        """Stop Spark when Airflow stops the task. Raises, because the task would otherwise keep running."""
-        if self._submission is not None:
-            self._submission.kill()
-        raise task_run.stopped()
 
     def _log(self, done: steps.Replicated) -> None:
         for copied in done.copied:

@@ -1,12 +1,9 @@
-"""The result of an audit: the differences of each partition, for people and for programs.
-
-Memory is bounded by `LISTED`, whatever the length of the range.
-"""
+"""The report of an audit: the findings about each partition, for people and for programs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
 
 from kafka_replication import documents
@@ -17,71 +14,30 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
-from kafka_replication.verification.chunks import area_of
+from kafka_replication.verification.findings import Findings, Stretch
 from kafka_replication.verification.matching import Difference, Kind, join_moved
+from kafka_replication.verification.sample import Sample
 
 REPORT_FORMAT = 1
-LISTED = 100_000  # differing records kept with their offsets for one partition; further ones are only counted
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Consecutive records that differ in the same way."""
-
-    kind: Kind
-    source: OffsetRange | None
-    target: OffsetRange | None
-    count: int
-    _: KW_ONLY
-    partition: int | None = None  # of the target, where the records of one source partition lie in several
-
-    def __str__(self) -> str:
-        target = "target" if self.partition is None else f"target partition {self.partition}"
-        places = [f"{side} {offsets}" for side, offsets in (("source", self.source), (target, self.target)) if offsets]
-        return f"{self.kind} {', '.join(places)}: {self.count} record{'s' if self.count > 1 else ''}"
-
-    def as_json(self) -> documents.DifferenceRow:
-        kind, source, target = str(self.kind), _pair(self.source), _pair(self.target)
-        if self.partition is None:
-            return {"kind": kind, "source": source, "target": target, "count": self.count}
-        where = self.partition
-        return {"kind": kind, "source": source, "target": target, "target_partition": where, "count": self.count}
 
 
 @dataclass(slots=True, kw_only=True)
-class PartitionAudit:
-    """The result of auditing one partition. The audit adds to it step by step.
-
-    ``by_content`` counts source offsets that were compared with the source records, ``by_receipt`` those that the
-    source no longer has, and that were compared with the receipt. ``not_at_source`` counts records that match their
-    receipt but are no longer on the source.
+class PartitionAudit(Findings):
+    """The findings about one partition as a whole. ``offsets`` is how many offsets of the range were copied: the audit
+    has looked at ``by_content`` + ``by_receipt`` of them.
     """
 
     key: PartitionKey
     generation: int
     range: OffsetRange
-    chunks: int = 0
-    source_records: int = 0
-    target_records: int = 0
-    by_content: int = 0
-    by_receipt: int = 0
-    not_at_source: int = 0
+    offsets: int = 0
     quarantined: int = 0
     skipped: int = 0
     retried: int = 0  # set aside first, and copied later
     lost: tuple[ApprovedGap, ...] = ()
-    counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    unlisted: int = 0
-    lost_in_delivery: int = 0  # as verification counted them
-    duplicates: int = 0  # further copies of our records, of attempts without transactions
     verified_by: str = "none"  # how the copies were verified when they were made: digest, count or none
-    notes: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    _single: list[Difference] = field(default_factory=list)
-    _whole: list[Stretch] = field(default_factory=list)
     _unknown_kinds: set[str] = field(default_factory=set)
     _others: set[Transform | None] = field(default_factory=set)
-    _not_pure: bool = False
 
     def not_auditable(self, receipt: Receipt, error: ReplicationError) -> None:
         """Add an error for an unknown digest kind. Each kind is reported once, for the first chunk that has it."""
@@ -103,45 +59,6 @@ class PartitionAudit:
             )
         return False
 
-    def not_pure(self, receipt: Receipt) -> None:
-        """Add a note, once: the target is as it was written, but today the transform makes something else."""
-        if not self._not_pure:
-            self._not_pure = True
-            self.notes.append(
-                f"chunk {receipt.range} is as its receipt says, but the transform makes other records of the source"
-                " today: it is not pure, or a module changed that it uses"
-            )
-
-    def differ(self, differences: Iterable[Difference]) -> None:
-        """Add records that differ."""
-        for difference in differences:
-            self.counts[difference.kind] += 1
-            if len(self._single) < LISTED:
-                self._single.append(difference)
-            else:
-                self.unlisted += 1
-
-    def differ_from_source(self, receipt: Receipt, differences: Sequence[Difference], *, intact: bool) -> None:
-        """Add the differences between a chunk and what the source has there today. If it is ``intact``, as its receipt
-        says, records that the source removed since, as by compaction, are no error.
-        """
-        if intact:
-            left = [difference for difference in differences if difference.kind is not Kind.EXTRA]
-            self.not_at_source += len(differences) - len(left)
-            if left and receipt.transform:
-                self.not_pure(receipt)
-            differences = left
-        self.differ(differences)
-
-    def differ_by_receipt(self, receipt: Receipt, count: int) -> None:
-        """Add a chunk whose ``count`` target records do not match the receipt. The source can no longer show which
-        ones.
-        """
-        missing = receipt.count - count
-        kind = Kind.MISSING if missing > 0 else Kind.EXTRA if missing < 0 else Kind.ALTERED
-        self.counts[kind] += abs(missing) or 1
-        self._whole.append(Stretch(kind, receipt.range, area_of(receipt), abs(missing) or 1))
-
     def set_aside(self, failed: FailedRecord, *, is_retried: bool) -> None:
         """Count a record that a chunk set aside."""
         if is_retried:
@@ -151,29 +68,32 @@ class PartitionAudit:
         else:
             self.quarantined += 1
 
-    def not_in_quarantine(self, failed: FailedRecord) -> None:
-        """Add a record that is not at its place in the quarantine topic."""
-        self.differ([Difference(Kind.MISSING, failed.offset, None)])
-        self.notes.append(f"source offset {failed.offset} is not in quarantine at {failed.place}")
-
     def retried_and_gone(self, entry: Handled, part: Part, count: int) -> None:
         """Add records that were retried, and that the target no longer has."""
         self.counts[Kind.MISSING] += count
         first, last = entry.offsets.ranges[0], entry.offsets.ranges[-1]
         where = OffsetRange(part.first, part.until)
-        self._whole.append(Stretch(Kind.MISSING, OffsetRange(first.from_, last.until), where, count))
+        self.whole.append(Stretch(Kind.MISSING, OffsetRange(first.from_, last.until), where, count))
         self.notes.append(f"of the retried records {entry.offsets}, {count} are no longer on the target at {where}")
 
     def given_back(self, offsets: Coverage) -> None:
         """Add offsets that were given back to be copied again, and were not copied yet."""
         for range_ in offsets:
             self.counts[Kind.MISSING] += range_.span
-            self._whole.append(Stretch(Kind.MISSING, range_, None, range_.span))
+            self.whole.append(Stretch(Kind.MISSING, range_, None, range_.span))
 
     def finish(self) -> None:
-        """Count a record that is missing at one offset and extra at another as moved, whatever the distance."""
-        before, self._single = len(self._single), join_moved(self._single)
-        moved = before - len(self._single)
+        """Count a record that is missing at one offset and extra at another as moved, whatever the distance.
+
+        Called once all parts were added.
+        """
+        if self.impure is not None:
+            self.note(
+                f"chunk {self.impure} is as its receipt says, but the transform makes other records of the source"
+                " today: it is not pure, or a module changed that it uses"
+            )
+        before, self.single = len(self.single), join_moved(self.single)
+        moved = before - len(self.single)
         self.counts[Kind.MISSING] -= moved
         self.counts[Kind.EXTRA] -= moved
         self.counts[Kind.MOVED] += moved
@@ -181,7 +101,7 @@ class PartitionAudit:
     @property
     def numbers(self) -> tuple[int, ...]:
         """As the columns of the report have them."""
-        records = (self.source_records, self.target_records, self.by_content, self.by_receipt)
+        records = (self.source_records, self.target_records, self.offsets, self.by_content, self.by_receipt)
         return (self.chunks, *records, self.quarantined + self.skipped, self.retried, *self.counts.values())
 
     @property
@@ -192,9 +112,9 @@ class PartitionAudit:
     @property
     def stretches(self) -> list[Stretch]:
         """All listed differences; consecutive ones of one kind are joined."""
-        stretches = list(self._whole)
+        stretches = list(self.whole)
         order = sorted(
-            self._single,
+            self.single,
             key=lambda difference: (
                 difference.kind,
                 difference.partition or 0,
@@ -231,6 +151,7 @@ class PartitionAudit:
             "until": self.range.until,
             "outcome": self.outcome,
             "chunks": self.chunks,
+            "offsets": self.offsets,
             "source_records": self.source_records,
             "target_records": self.target_records,
             "by_content": self.by_content,
@@ -246,7 +167,7 @@ class PartitionAudit:
             "extra": self.counts[Kind.EXTRA],
             "moved": self.counts[Kind.MOVED],
             "altered": self.counts[Kind.ALTERED],
-            "differences": [stretch.as_json() for stretch in listed],
+            "differences": [_row(stretch) for stretch in listed],
             "unlisted": unlisted,
             "lost": [gap.as_json() for gap in self.lost],
             "notes": self.notes,
@@ -265,6 +186,14 @@ def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None
     )
 
 
+def _row(stretch: Stretch) -> documents.DifferenceRow:
+    kind, source, target = str(stretch.kind), _pair(stretch.source), _pair(stretch.target)
+    if stretch.partition is None:
+        return {"kind": kind, "source": source, "target": target, "count": stretch.count}
+    where = stretch.partition
+    return {"kind": kind, "source": source, "target": target, "target_partition": where, "count": stretch.count}
+
+
 def _pair(offsets: OffsetRange | None) -> list[int] | None:
     return [offsets.from_, offsets.until] if offsets else None
 
@@ -281,11 +210,18 @@ class AuditReport:
     run_id: str
     time: str
     partitions: tuple[PartitionAudit, ...]
+    _: KW_ONLY
+    sample: Sample | None = None
 
     @property
     def outcome(self) -> documents.AuditOutcome:
         outcomes = {partition.outcome for partition in self.partitions}
         return "failed" if "failed" in outcomes else "differs" if "differs" in outcomes else "clean"
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in words, which do not say more than was looked at."""
+        return self.outcome if self.sample is None else f"{self.outcome}, as far as the sample goes"
 
     def as_json(self, limit: int | None = None) -> documents.AuditDocument:
         """``limit`` bounds the stretches listed for each partition."""
@@ -295,6 +231,7 @@ class AuditReport:
             "run_id": self.run_id,
             "time": self.time,
             "outcome": self.outcome,
+            "sample": {"chunks": self.sample.chunks, "seed": self.sample.seed} if self.sample else None,
             "partitions": [partition.as_json(limit) for partition in self.partitions],
         }
 
@@ -307,6 +244,7 @@ class AuditReport:
             "chunks",
             "source",
             "target",
+            "offsets",
             "by content",
             "by receipt",
             "failed",
@@ -326,7 +264,19 @@ class AuditReport:
             )
             for partition in self.partitions
         ]
-        return "\n".join([table(head, rows), *(line for partition in self.partitions for line in _lines(partition))])
+        return "\n".join(
+            [table(head, rows), *self._seen(), *(line for partition in self.partitions for line in _lines(partition))]
+        )
+
+    def _seen(self) -> Iterator[str]:
+        """The share of the copies that a sample has looked at."""
+        if self.sample is None:
+            return
+        all_ = sum(partition.offsets for partition in self.partitions)
+        seen = sum(partition.by_content + partition.by_receipt for partition in self.partitions)
+        share = f"{100 * seen / all_:.1f}%" if all_ else "all"
+        yield f"{self.sample}: {seen:,} of {all_:,} copied offsets were looked at ({share})."
+        yield "Of the others this audit says nothing, and it did not search for records of other writers."
 
 
 def _lines(partition: PartitionAudit) -> Iterator[str]:

@@ -5,7 +5,8 @@ The value is ``NAME`` or ``NAME:N``: the process dies when it reaches the point 
 an empty file ``FILE.reached`` and waits while ``FILE`` exists.
 
 P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
-P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy or verify a range.
+P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy, verify or audit,
+AC it has audited a chunk.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.sections.failures import Failures
@@ -17,9 +17,10 @@ from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.targets import KAFKA, module_of
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import deferred, private
-from kafka_replication.spark.failures import WORKER_ENDED, Failure
+from kafka_replication.spark.failures import Failure
 from kafka_replication.targets.port import Target, TargetSettings
 from kafka_replication.targets.registry import kind
+from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
@@ -51,6 +52,18 @@ class RangeTask:
     def key(self) -> PartitionKey:
         return self.read_back.key
 
+    @property
+    def id(self) -> PartitionKey:
+        return self.key
+
+    @property
+    def where(self) -> str:
+        return str(self.key.source)
+
+    def died(self, cause: str, remedy: str) -> RangeResult:
+        """The result if its worker died in every attempt and so returned no result."""
+        return _without_result(self, f"{self.where}: {cause}", remedy)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeResult:
@@ -62,6 +75,15 @@ class RangeResult:
     copied: CopyResult | None = None
     read_back: VerifyResult | None = None
     at_work: bool = False
+
+    @property
+    def id(self) -> PartitionKey:
+        return self.key
+
+    @property
+    def is_final(self) -> bool:
+        """True if the task is not dealt again by itself, after it was dealt with others."""
+        return self.fenced or self.at_work or not self.failed
 
     @property
     def fenced(self) -> bool:
@@ -134,6 +156,14 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditJob:
+    """Audits for Spark. ``common`` has the settings, and no ranges."""
+
+    common: Job
+    tasks: list[Audit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
     """The end of a job. Without ``error`` every task has a result."""
 
@@ -154,20 +184,18 @@ class JobEnd:
 class Answer:
     """One message of the driver: the result of a task, or the end of the job."""
 
-    result: RangeResult | None = None
+    result: RangeResult | Audited | None = None
     end: JobEnd | None = None
 
 
 JOB = private(Job)
+WORK = private(cast(type[Job | AuditJob], Job | AuditJob))
 ANSWER = deferred(Answer)
 BUNDLE = deferred(list[RangeTask])
 RESULTS = deferred(list[RangeResult])
 VERIFY_RESULT = deferred(VerifyResult)
-
-
-def died(task: RangeTask, cause: str) -> RangeResult:
-    """The result of a task whose worker died in every attempt and so returned no result."""
-    return _without_result(task, f"{task.key.source}: {WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy)
+AUDITS = deferred(list[Audit])
+AUDITED = deferred(list[Audited])
 
 
 def left_behind(task: RangeTask) -> RangeResult:

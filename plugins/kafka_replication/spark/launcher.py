@@ -7,9 +7,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self
 
-from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
+from kafka_replication.spark.jobs import AuditJob, Job, JobEnd, RangeResult
+from kafka_replication.verification.auditing import Audited
 
 Deliver = Callable[[Sequence[RangeResult]], None]
+DeliverAudited = Callable[[Sequence[Audited]], None]
 
 
 class Launcher(Protocol):
@@ -32,6 +34,9 @@ class Launcher(Protocol):
         the block ends.
         """
 
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        """Run audits, in the same way. A part that could not be read has a result with its error."""
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -50,9 +55,16 @@ class OnDemand:
 
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         """Raises also the errors of making the launcher, for example ConnectionMissing."""
+        return self._made().submit(job, deliver)
+
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        """Raises the same."""
+        return self._made().audit(job, deliver)
+
+    def _made(self) -> Launcher:
         if self._launcher is None:
             self._launcher = self._stack.enter_context(self._make())
-        return self._launcher.submit(job, deliver)
+        return self._launcher
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

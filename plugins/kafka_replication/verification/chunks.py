@@ -16,6 +16,7 @@ class Unit:
 
     target: OffsetRange | None  # None: the chunk wrote no record to the target
     receipt: Receipt | None
+    by_content: bool = False  # the source still has all of the chunk; else it is compared with its receipt
 
 
 def units(

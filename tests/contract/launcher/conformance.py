@@ -12,8 +12,10 @@ import psutil
 
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.runs.audit.audit import audit
 from kafka_replication.spark.jobs import Job, RangeResult
 from kafka_replication.spark.launcher import Launcher
+from kafka_replication.verification.auditing import Size
 from tests.support.processes import is_alive
 from tests.support.scenario import Scenario, numbered
 
@@ -38,6 +40,23 @@ def check_launcher(subject: Subject, scene: Scenario) -> None:
     with subject.killing(f"{scene.topic}-{DEADLY}"), subject.make() as spark:
         check_results(submit(spark, job))
         check_read_back(submit(spark, reading_job(job)))
+    check_nothing_left(before, subject.patience)
+
+
+def check_audits(subject: Subject, scene: Scenario) -> None:
+    """Audits, of which one kills its workers: its partition fails, the others are audited, nothing is left."""
+    before = children()
+    scene.source.create(scene.topic, 3)
+    for partition in range(3):
+        scene.source.produce(scene.topic, numbered(RECORDS), partition)
+    assert scene.run().outcome == "done"
+    with subject.killing(f"{scene.topic}-2"), subject.make() as spark:
+        report = audit(scene.bare_run(), spark=spark, least=Size())
+    found = {one.key.source.partition: one for one in report.partitions}
+    assert [found[partition].outcome for partition in HEALTHY] == ["clean"] * len(HEALTHY), report.text()
+    assert [found[partition].source_records for partition in HEALTHY] == [RECORDS] * len(HEALTHY)
+    assert found[2].outcome == "failed" and "worker" in found[2].errors[0], report.text()
+    assert not found[2].by_content
     check_nothing_left(before, subject.patience)
 
 

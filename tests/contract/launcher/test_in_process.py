@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,9 +14,10 @@ import pytest
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
-from kafka_replication.spark.launcher import Deliver
-from tests.contract.launcher.conformance import HEALTHY, Subject, check_launcher
+from kafka_replication.spark.jobs import AuditJob, Job, JobEnd, RangeResult
+from kafka_replication.spark.launcher import Deliver, DeliverAudited
+from kafka_replication.verification.auditing import Audit, Audited
+from tests.contract.launcher.conformance import HEALTHY, Subject, check_audits, check_launcher
 from tests.support.jobs import InProcess, WorkerDied, copies
 from tests.support.scenario import Scenario
 from tests.support.scenes import clusters, scene
@@ -40,6 +41,32 @@ def killing(at: str) -> Iterator[None]:
 
 def test_the_launcher_of_the_tests_conforms(scene: Scenario) -> None:
     check_launcher(Subject(InProcess, killing), scene)
+
+
+def test_the_launcher_of_the_tests_conforms_in_audits(scene: Scenario) -> None:
+    check_audits(Subject(InProcess, killing), scene)
+
+
+class LosesAnAudit(InProcess):
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        super().audit(replace(job, tasks=[task for task in job.tasks if not task.where.endswith("-0")]), deliver)
+        return JobEnd()
+
+
+class CutsOffTheOtherAudits(InProcess):
+    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+        with suppress(WorkerDied):
+            return super().audit(replace(job, tasks=job.tasks[::-1]), deliver)
+        return JobEnd(error="Spark gave up", retriable=False)
+
+    def died(self, task: Audit, death: WorkerDied) -> Audited:
+        raise death
+
+
+@pytest.mark.parametrize("broken", [LosesAnAudit, CutsOffTheOtherAudits])
+def test_the_suite_fails_on_a_launcher_that_loses_audits(scene: Scenario, broken: type[InProcess]) -> None:
+    with pytest.raises(AssertionError):
+        check_audits(Subject(broken, killing, patience=0.5), scene)
 
 
 class Changed(InProcess):

@@ -19,6 +19,7 @@ from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen, Sent
 
+Change = Callable[[Record], Iterable[Record]]  # makes the records to write of a source record
 # A broker answers a fetch that finds nothing after its longest wait, by default 100 ms.
 _MOSTLY_EMPTY: dict[str, Any] = {"fetch.wait.max.ms": 5}
 
@@ -86,7 +87,7 @@ class Cursor:
         self,
         wanted: OffsetRange,
         *,
-        change: Callable[[Record], Iterable[Record]] | None = None,
+        change: Change | None = None,
         places: Iterator[int] | None = None,
         without: Container[int] | None = None,
         lenient: bool = False,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from kafka_replication.copying.pipeline import Pipeline
-from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.metadata import topics
-from kafka_replication.ledger.entries import Handled, Receipt, Transform
+from kafka_replication.ledger.entries import Handled, Transform
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.runs.run import Run
-from kafka_replication.sinks.port import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +53,17 @@ class Sides:
         """The transform that a receipt of today would name."""
         return self.pipeline.identity if self.pipeline else None
 
-    def change(self, key: PartitionKey, receipt: Receipt) -> Callable[[Record], Iterable[Record]] | None:
-        """The function that makes today's records of a source record of this chunk; None if it changes nothing."""
-        if self.pipeline is None:
-            return None
-        origin = Origin(receipt.ids.source_cluster, key.source.topic, key.source.partition)
-        return partial(self.pipeline.outputs, origin=origin)
-
     def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
         """The places of records that were set aside first, and copied later."""
         topic, position = self.target.get(key.target_topic), self.view.positions[key]
         for entry in self.view.handled_in(key, position.generation, "retried"):
             if topic is not None and entry.ids.target_topic == topic.topic_id:
                 yield from ((entry, part) for part in entry.parts)
+
+
+def gone(at: TopicPartition) -> Refused:
+    """The error of a target partition that is not there."""
+    return Refused(f"{at} on the target is gone", "restore it, or reset the topic with kafka-replication reset")
 
 
 def look(run: Run, keys: Collection[PartitionKey]) -> Sides:

@@ -7,34 +7,38 @@ import math
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from pyspark import SparkContext
 
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime import background
 from kafka_replication.spark.driver.application import Application
-from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP
+from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP, WORKER_ENDED
 from kafka_replication.spark.jobs import (
+    AUDITED,
+    AUDITS,
     BUNDLE,
     JOB,
     RESULTS,
+    AuditJob,
     Bundle,
     Job,
     JobEnd,
     RangeResult,
-    RangeTask,
     bundles,
-    died,
 )
 from kafka_replication.spark.worker.giving_up import end_sessions
 from kafka_replication.spark.worker.small_ranges import AT_ONCE
+from kafka_replication.verification.auditing import Audited
 
 log = logging.getLogger(__name__)
 LOOK = 1.0  # seconds between two looks at whether Spark's application has ended
 MISSING = "missing:"  # an answer of this form names a module that the worker could not import
+WORKER, AUDITOR = "kafka_replication.spark.worker.worker", "kafka_replication.spark.worker.audit"
+Work = Callable[[Iterable[bytes]], Iterable[str]]
 # After this many aborts in a row without a result, the cause lies in the workers, not in single tasks.
 MOST_ABORTS = 5
 # On a cluster, more tasks at a time than this would not make Spark ask for more executors sooner.
@@ -69,26 +73,43 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
 
     A job without tasks only finds out whether a worker can run one.
     """
-    slots = _slots(context, job)
+    slots = _slots(context, job, len(job.tasks))
     common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
     work = _work(common, job.needed)
 
-    application = Application(context)
-
     def run_one(bundle: Bundle) -> list[RangeResult]:
-        try:
-            rdd = context.parallelize([BUNDLE.dump_json(bundle)], 1).mapPartitions(work)
-            answer = str(rdd.collect()[0])
-        except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
-            raise _error(str(e)) from e
-        if answer.startswith(MISSING):
-            raise GaveUp(missing(answer.removeprefix(MISSING)))
-        return RESULTS.validate_json(answer)
+        return RESULTS.validate_json(_run_one(context, work, BUNDLE.dump_json(bundle)))
 
     dealer = Dealer(
-        bundles(job.tasks, slots) or [[]], run_one, deliver, application.end, lambda tasks: end_sessions(job, tasks)
+        bundles(job.tasks, slots) or [[]],
+        run_one,
+        deliver,
+        Application(context).end,
+        lambda tasks: end_sessions(job, tasks),
     )
     return dealer.deal(slots)
+
+
+def audit(context: SparkContext, job: AuditJob, deliver: Callable[[Audited], None]) -> JobEnd:
+    """Run every audit of the job, each as a Spark job of its own, in the same way."""
+    work = _work(JOB.dump_json(job.common), job.common.needed, AUDITOR)
+
+    def run_one(bundle: list[Any]) -> list[Audited]:
+        return AUDITED.validate_json(_run_one(context, work, AUDITS.dump_json(bundle)))
+
+    dealer = Dealer([[task] for task in job.tasks], run_one, deliver, Application(context).end)
+    return dealer.deal(_slots(context, job.common, len(job.tasks)))
+
+
+def _run_one(context: SparkContext, work: Work, bundle: bytes) -> str:
+    """The answer to one bundle, which is one Spark job. Raises Aborted, GaveUp, RuntimeError."""
+    try:
+        answer = str(context.parallelize([bundle], 1).mapPartitions(work).collect()[0])
+    except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
+        raise _error(str(e)) from e
+    if answer.startswith(MISSING):
+        raise GaveUp(missing(answer.removeprefix(MISSING)))
+    return answer
 
 
 def _error(text: str) -> Exception:
@@ -98,12 +119,12 @@ def _error(text: str) -> Exception:
     return (Aborted if _ABORTED.search(text) else RuntimeError)(cause_of(text))
 
 
-def _slots(context: SparkContext, job: Job) -> int:
+def _slots(context: SparkContext, job: Job, tasks: int) -> int:
     """The number of Spark jobs that run at a time."""
     # Shares of a limit that are dealt to tasks which only wait for an executor would be lost.
     is_counted = (context.master or "").startswith("local") or job.settings.throughput_limit is not None
     processors = context.defaultParallelism if is_counted else MOST_AT_A_TIME
-    return max(1, min(len(job.tasks), job.parallelism or processors))
+    return max(1, min(tasks, job.parallelism or processors))
 
 
 def _together(job: Job, slots: int) -> int:
@@ -111,7 +132,39 @@ def _together(job: Job, slots: int) -> int:
     return AT_ONCE if job.parallelism is None else min(AT_ONCE, math.ceil(job.parallelism / slots))
 
 
-class Dealer:
+class Result(Protocol):
+    """The result of a task; ``id`` is that of the task."""
+
+    @property
+    def id(self) -> Hashable: ...
+
+    @property
+    def is_final(self) -> bool:
+        """False if the task is to be run again by itself, after it ran in a bundle."""
+
+    def joined_to(self, before: Self) -> Self:
+        """This result and that of an earlier attempt, as one."""
+
+
+class Task(Protocol):
+    """A task as it is dealt."""
+
+    @property
+    def id(self) -> Hashable: ...
+
+    @property
+    def where(self) -> str:
+        """The partition, for messages."""
+
+    def died(self, cause: str, remedy: str) -> Any:
+        """The result, with an error, if Spark gave it up."""
+
+
+T = TypeVar("T", bound=Task)
+R = TypeVar("R", bound=Result)
+
+
+class Dealer(Generic[T, R]):
     """Deals the bundles in their order to threads, each of which runs one bundle at a time.
 
     If a task failed in a bundle, or Spark aborted its bundle, the task runs again by itself; only that result counts.
@@ -122,18 +175,18 @@ class Dealer:
 
     def __init__(
         self,
-        dealt: Iterable[Bundle],
-        run_one: Callable[[Bundle], list[RangeResult]],
-        deliver: Callable[[RangeResult], None],
+        dealt: Iterable[list[T]],
+        run_one: Callable[[list[T]], list[R]],
+        deliver: Callable[[R], None],
         ended: Callable[[], JobEnd | None] = lambda: None,
-        give_up: Callable[[Sequence[RangeTask]], None] = lambda tasks: None,
+        give_up: Callable[[Sequence[T]], None] = lambda tasks: None,
     ) -> None:
         self._run_one, self._deliver, self._ended, self._give_up = run_one, deliver, ended, give_up
-        self._bundles = queue.SimpleQueue[Bundle]()
+        self._bundles = queue.SimpleQueue[list[T]]()
         for bundle in dealt:
             self._bundles.put(bundle)
-        self._begun: dict[PartitionKey, RangeResult] = {}  # of tasks that failed in a bundle
-        self._set_aside: list[RangeTask] = []
+        self._begun: dict[Hashable, R] = {}  # of tasks that failed in a bundle
+        self._set_aside: list[T] = []
         self._aborts, self._lock = 0, threading.Lock()
         self._end: JobEnd | None = None
 
@@ -158,9 +211,9 @@ class Dealer:
             if self._end is None:
                 self._run([task], self._died)
 
-    def _died(self, bundle: Bundle, cause: str) -> None:
+    def _died(self, bundle: list[T], cause: str) -> None:
         self._give_up(bundle)
-        self._hand_over(died(bundle[0], cause))
+        self._hand_over(bundle[0].died(f"{WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy))
 
     def _work(self) -> None:
         while self._end is None:
@@ -170,7 +223,7 @@ class Dealer:
                 return
             self._run(bundle, self._aborted)
 
-    def _run(self, bundle: Bundle, aborted: Callable[[Bundle, str], None]) -> None:
+    def _run(self, bundle: list[T], aborted: Callable[[list[T], str], None]) -> None:
         try:
             results = self._run_one(bundle)
         except Aborted as e:
@@ -184,27 +237,26 @@ class Dealer:
             self._aborts = 0
             self._take(bundle, results)
 
-    def _take(self, bundle: Bundle, results: list[RangeResult]) -> None:
+    def _take(self, bundle: list[T], results: list[R]) -> None:
         """Deliver the finished results. The unfinished tasks of a bundle become single tasks."""
-        final = (one for one in results if len(bundle) == 1 or one.fenced or one.at_work or not one.failed)
-        done = {result.key for result in final}
+        done = {result.id for result in results if len(bundle) == 1 or result.is_final}
         for result in results:
-            if result.key in done:
+            if result.id in done:
                 self._hand_over(result)
             else:
-                self._begun[result.key] = result
-        self._deal_single(task for task in bundle if task.key not in done)
+                self._begun[result.id] = result
+        self._deal_single(task for task in bundle if task.id not in done)
 
-    def _hand_over(self, result: RangeResult) -> None:
-        begun = self._begun.get(result.key)
+    def _hand_over(self, result: R) -> None:
+        begun = self._begun.get(result.id)
         self._deliver(result.joined_to(begun) if begun else result)
 
-    def _deal_single(self, tasks: Iterable[RangeTask]) -> None:
+    def _deal_single(self, tasks: Iterable[T]) -> None:
         for task in tasks:
             self._bundles.put([task])
 
-    def _aborted(self, bundle: Bundle, cause: str) -> None:
-        names = ", ".join(str(task.key.source) for task in bundle)
+    def _aborted(self, bundle: list[T], cause: str) -> None:
+        names = ", ".join(task.where for task in bundle)
         log.warning("%s: the worker ended in every attempt (%s); the others go on", names, cause)
         self._give_up(bundle)
         with self._lock:
@@ -219,7 +271,7 @@ class Dealer:
                 self._end = JobEnd.of(GAVE_UP, cause)
 
 
-def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]], Iterable[str]]:
+def _work(common: bytes, needed: tuple[str, ...], worker: str = WORKER) -> Work:
     """The function that an executor runs. A Spark task gets the part that all tasks share, and its own bundle.
 
     It checks the imports (``needed``) before it uses anything of this package, so that it can name a missing module.
@@ -236,8 +288,7 @@ def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]],
                 importlib.import_module(name)
         except ImportError as e:
             return [f"{prefix}{sys.executable} on {socket.gethostname()} cannot import {e.name or ''} ({e})"]
-        from kafka_replication.spark.worker.worker import execute
-
+        execute = importlib.import_module(worker).execute
         return [execute(common, bundle) for bundle in bundles]
 
     return work

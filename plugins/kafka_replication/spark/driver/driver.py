@@ -13,12 +13,12 @@ from pyspark import SparkConf, SparkContext
 
 from kafka_replication.spark.channel import DriverSide, Gone
 from kafka_replication.spark.driver import jvm
-from kafka_replication.spark.driver.dealer import run
+from kafka_replication.spark.driver.dealer import audit, run
 from kafka_replication.spark.host.local import is_local
-from kafka_replication.spark.jobs import Answer, Job
+from kafka_replication.spark.jobs import Answer, AuditJob, Job
 
 log = logging.getLogger(__name__)
-Jobs = queue.SimpleQueue[Job | None]
+Jobs = queue.SimpleQueue[Job | AuditJob | None]
 
 
 def main() -> None:
@@ -30,7 +30,10 @@ def main() -> None:
     context = SparkContext.getOrCreate(SparkConf())
     try:
         while (job := jobs.get()) is not None:
-            end = run(context, job, lambda result: launcher.send(Answer(result=result)))
+            if isinstance(job, AuditJob):
+                end = audit(context, job, lambda result: launcher.send(Answer(result=result)))
+            else:
+                end = run(context, job, lambda result: launcher.send(Answer(result=result)))
             launcher.send(Answer(end=end))
     finally:
         if not is_local(context.master or ""):  # there the JVM, which ends now, stops it; PySpark would wait a second

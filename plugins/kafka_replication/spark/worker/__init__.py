@@ -1,1 +1,1 @@
-"""The side of Spark's Python workers: they copy ranges and read them back."""
+"""The side of Spark's Python workers: they copy ranges, read them back, and audit them."""

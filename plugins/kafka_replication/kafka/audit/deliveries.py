@@ -1,19 +1,17 @@
-"""Audits chunks that were written without transactions: what is lost, and what is there more than once."""
+"""Compares chunks that were written without transactions: what is lost, and what is there more than once."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.kafka.read.cursor import Change, Cursor
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.receipts import window_start
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.reporting.audit import PartitionAudit
-from kafka_replication.runs.audit.sides import Sides
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.targets.port import RecordReader
+from kafka_replication.verification.auditing import Deliveries
 from kafka_replication.verification.chunks import (
     all_set_aside,
     area_of,
@@ -23,70 +21,52 @@ from kafka_replication.verification.chunks import (
     set_aside,
 )
 from kafka_replication.verification.digests import digest_for, equals
+from kafka_replication.verification.findings import Findings
 from kafka_replication.verification.loss_count import near_to
 from kafka_replication.verification.matching import Difference, Kind, Sent, attribute, match
-
-
-def delivered_window(receipts: Sequence[Receipt], log: OffsetRange, *, complete: bool) -> OffsetRange | None:
-    """The target offsets in which these chunks and their left-overs lie; None if there are no such chunks.
-
-    A complete audit goes to the end of the log: what was left over last lies there.
-    """
-    if (first := window_start(receipts)) is None:
-        return None
-    areas = [area for receipt in receipts if (area := area_of(receipt))]
-    until = MAX_OFFSET if complete else max((area.until for area in areas), default=first)
-    return OffsetRange(first, max(first, until)).intersection(log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAudit:
     """Compares the chunks of one partition with the target, by content.
 
-    ``readable`` is what the source still has. The target's log may end before a chunk whose records are lost.
+    The target's log may end before a chunk whose records are lost.
     """
 
-    result: PartitionAudit
-    sides: Sides
-    readable: OffsetRange
+    result: Findings
+    change: Callable[[Receipt], Change | None]  # makes today's records of a source record of this chunk
     target_log: OffsetRange
     source: Cursor
     target: RecordReader
 
-    def all(self, receipts: Sequence[Receipt], stretches: Coverage) -> None:
-        """Add what differs to the result. ``stretches`` are the target offsets where chunks and left-overs lie.
-
-        A chunk that can no longer be made from the source is compared with its receipt.
+    def all(self, work: Deliveries) -> None:
+        """Add what differs to the result. A chunk that can no longer be made from the source is compared with its
+        receipt.
         """
-        reproducible = [receipt for receipt in receipts if self._can_be_made(receipt)]
-        others = [receipt for receipt in receipts if receipt not in reproducible]
-        for receipt in others:
+        for receipt in work.by_receipt:
             self._by_receipt(receipt)
-        result, stretches = self.result, stretches.subtract(claimed(others))
-        result.chunks += len(receipts)
-        result.by_content += sum(receipt.range.span for receipt in reproducible)
+        reproducible, result = work.by_content, self.result
+        result.chunks += len(reproducible) + len(work.by_receipt)
         sent = chain.from_iterable(map(self._made, in_target_order(reproducible)))
+        stretches = work.stretches.subtract(claimed(work.by_receipt))
         matched = match(sent, chain.from_iterable(map(self.target.seen, stretches)), ordered=False)
         near = chain.from_iterable(
-            self._around(reproducible, range_) for range_ in near_to(reproducible, self.readable)
+            self._around(reproducible, range_) for range_ in near_to(reproducible, work.readable)
         )
         copies, foreign = attribute(matched.extra, near)
-        counted = min(len(foreign), sum(receipt.duplicates for receipt in others))  # which ones, nothing tells any more
+        # Which ones, nothing tells any more.
+        counted = min(len(foreign), sum(receipt.duplicates for receipt in work.by_receipt))
+        result.by_content += sum(receipt.range.span for receipt in reproducible)
         result.duplicates += len(copies) + counted
         result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in foreign[counted:])
         self._add_lost(reproducible, sorted({record.offset for record in matched.lost}))
 
-    def _can_be_made(self, receipt: Receipt) -> bool:
-        there = receipt.range.intersection(self.readable) == receipt.range
-        return there and self.result.recomputes(receipt, self.sides.transform)
-
     def _made(self, receipt: Receipt) -> Iterator[Sent]:
-        change = self.sides.change(self.result.key, receipt)
-        return self.source.sent(receipt.range, change=change, without=set_aside(receipt))
+        return self.source.sent(receipt.range, change=self.change(receipt), without=set_aside(receipt))
 
     def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Sent]:
         """The records that could be made of these source records, which perhaps were never copied."""
-        change = self.sides.change(self.result.key, receipts[0])
+        change = self.change(receipts[0])
         return self.source.sent(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
 
     def _by_receipt(self, receipt: Receipt) -> None:

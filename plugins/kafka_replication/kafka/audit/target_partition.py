@@ -1,0 +1,61 @@
+"""Reads one target partition for all source partitions that write there, in the order of its offsets, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.targets.port import RecordReader
+from kafka_replication.verification.auditing import Claim, TargetResult, TargetTask
+from kafka_replication.verification.digests import RECORD_DIGESTS
+from kafka_replication.verification.findings import LISTED
+from kafka_replication.verification.matching import Difference, Kind, Seen
+from kafka_replication.verification.verify import PartDigest
+
+OpenTarget = Callable[[TopicPartition], AbstractContextManager[RecordReader]]
+
+
+def read_claims(task: TargetTask, open_target: OpenTarget) -> TargetResult:
+    """Read the claims, and if the task searches what lies between them. An error is a part of the result."""
+    result = TargetResult(id=task.id)
+    digests = {
+        number: RECORD_DIGESTS[claim.digest_kind]()
+        for number, claim in enumerate(task.claims)
+        if claim.digest_kind is not None
+    }
+    try:
+        with open_target(task.at) as reader:
+            for number, range_ in pieces(task.claims, task.log):
+                if number is None and task.searches:
+                    _add_extra(result, task.at, reader.seen(range_))
+                elif number in digests:
+                    for record in reader.content(range_):
+                        digests[number].add(*record[1:])
+    except ReplicationError as error:
+        return TargetResult(id=task.id, error=str(error))
+    result.parts = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in digests.items()}
+    return result
+
+
+def _add_extra(result: TargetResult, at: TopicPartition, found: Iterable[Seen]) -> None:
+    for seen in found:
+        if len(result.extra) < LISTED:
+            result.extra.append(Difference(Kind.EXTRA, None, seen.place, seen.digest, at.partition))
+        else:
+            result.further += 1
+
+
+def pieces(claims: Sequence[Claim], log: OffsetRange) -> Iterator[tuple[int | None, OffsetRange]]:
+    """The ranges of the claims with the numbers of these, and None with the ranges between them; all within the log."""
+    places = sorted((range_, number) for number, claim in enumerate(claims) for range_ in claim.offsets)
+    position = log.from_
+    for range_, number in places:
+        if between := OffsetRange(min(position, range_.from_), range_.from_).intersection(log):
+            yield None, between
+        if there := range_.intersection(log):
+            yield number, there
+        position = max(position, range_.until)
+    if position < log.until:
+        yield None, OffsetRange(position, log.until)

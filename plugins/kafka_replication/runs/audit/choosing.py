@@ -1,0 +1,171 @@
+"""Decides which chunks of a partition are audited, and how each is compared. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.entries import Position, Receipt
+from kafka_replication.ledger.receipts import committed
+from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.planning import refusals
+from kafka_replication.planning.gaps import listed
+from kafka_replication.reporting.audit import PartitionAudit
+from kafka_replication.runs.audit.sides import Sides
+from kafka_replication.verification.auditing import Size
+from kafka_replication.verification.digests import digest_for, record_digest_for
+from kafka_replication.verification.sample import Sample
+from kafka_replication.verification.verify import select_receipts
+
+EVERYTHING = OffsetRange(0, MAX_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """The ranges to audit. ``range`` is extended to whole chunks. Without a range and a sample, the audit also searches
+    the whole target for records of other writers.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    range: OffsetRange = EVERYTHING
+    sample: Sample | None = None
+
+    def asks_for(self, key: PartitionKey) -> bool:
+        return self.topic in (None, key.source.topic) and self.partition in (None, key.source.partition)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all of a partition is audited."""
+        return self.range == EVERYTHING and self.sample is None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if whole topics are audited."""
+        return self.partition is None and self.is_complete
+
+
+ALL = AuditRequest()
+
+
+@dataclass(slots=True, kw_only=True)
+class Chosen:
+    """The chunks of one partition that are audited, in source order, and what is known before anything is read.
+
+    ``readable`` has the source offsets that can still be read; None if they are not those that were copied.
+    ``reproducible`` and ``unknown`` have first offsets of chunks: the source can still show the first ones, and this
+    version cannot compute the digests of the others.
+    """
+
+    key: PartitionKey
+    position: Position
+    result: PartitionAudit
+    receipts: Sequence[Receipt] = ()
+    readable: OffsetRange | None = None
+    some_expired: bool = False
+    is_given_up: bool = False  # because of an error
+    reproducible: set[int] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)
+
+    @property
+    def size(self) -> Size:
+        return sum(map(Size.of, self.receipts), Size())
+
+    @property
+    def comparable(self) -> list[Receipt]:
+        """The chunks whose digests this version can compute."""
+        return [receipt for receipt in self.receipts if receipt.range.from_ not in self.unknown]
+
+    def by_content(self, receipt: Receipt) -> bool:
+        """True if the source still has all of the chunk, and today's transform is the one that it was copied with."""
+        return receipt.range.from_ in self.reproducible
+
+
+def choose(replication: Replication, sides: Sides, key: PartitionKey, request: AuditRequest) -> Chosen:
+    """Choose of one partition. An error is added to its result, and nothing is chosen then."""
+    position = sides.view.positions[key]
+    receipts = committed(sides.receipts.of(key, position.generation), position.coverage)
+    ranges = [receipt.range for receipt in receipts if receipt.range.intersection(request.range)]
+    first, until = min(ranges, default=OffsetRange(0, 0)).from_, max((chunk.until for chunk in ranges), default=0)
+    gaps = [
+        gap
+        for gap in sides.view.gaps.get(key, ())
+        if gap.generation == position.generation and gap.range.intersection(request.range)
+    ]
+    result = PartitionAudit(
+        key=key,
+        generation=position.generation,
+        range=OffsetRange(first, until),
+        lost=listed({key: gaps}),
+        verified_by=sides.view.level(key, position.generation),
+    )
+    chosen = Chosen(key=key, position=position, result=result)
+    try:
+        wanted = Coverage.of([*ranges, *position.coverage.within(request.range)])
+        wanted = wanted.subtract(sides.view.given_up(key, position.generation))
+        result.offsets = wanted.span
+        result.given_back(sides.view.gone(key).subtract(position.coverage).within(request.range))
+        expired = _expired(replication, sides, result, wanted)
+        chosen.some_expired = bool(expired)
+        found = select_receipts(wanted.subtract(expired), receipts)
+        _check_source(sides, chosen)
+        _check_target_id(sides, chosen)
+        drawn = found if request.sample is None else request.sample.of(key, found)
+        chosen.receipts = [replace(receipt, offset_map=()) for receipt in drawn]  # which no audit needs
+        _decide_how(sides, chosen)
+    except ReplicationError as error:
+        result.fail(str(error))
+        chosen.receipts, chosen.is_given_up = (), True
+    return chosen
+
+
+def _expired(replication: Replication, sides: Sides, result: PartitionAudit, wanted: Coverage) -> Coverage:
+    """The offsets of ``wanted`` whose receipts have expired, or were deleted with their copies. Adds a note."""
+    receipts = sides.receipts.of(result.key, result.generation)
+    missing = wanted.subtract(Coverage.of(receipt.range for receipt in receipts))
+    if missing and not missing.subtract(sides.view.gone(result.key)):
+        result.notes.append(f"{missing} are no longer on the target, nor are their receipts: they were not compared")
+        return missing
+    if not (missing and sides.receipts.incomplete(result.key)):
+        return Coverage()
+    result.notes.append(
+        f"receipts of {missing} have expired and these offsets were not compared: receipts are kept for"
+        f" {replication.retention.receipts} seconds (retention.receipts)"
+    )
+    return missing
+
+
+def _check_source(sides: Sides, chosen: Chosen) -> None:
+    key, ids, result = chosen.key, chosen.position.ids, chosen.result
+    topic = sides.source.get(key.source.topic)
+    if topic is None or (sides.source_cluster, topic.topic_id) != (ids.source_cluster, ids.source_topic):
+        result.notes.append("the source topic is gone or was re-created: the target is compared with the receipts only")
+    elif key.source.partition in topic.partitions:
+        offsets = topic.offsets(key.source.partition)
+        chosen.readable = offsets.readable
+        if offsets.last_stable < chosen.position.next_offset:  # what it holds above the cut may be other records
+            refusal = refusals.truncated(key, chosen.position, offsets.last_stable)
+            result.errors.append(f"{refusal.what}. Remedy: {refusal.remedy}")
+
+
+def _check_target_id(sides: Sides, chosen: Chosen) -> None:
+    topic = sides.target.get(chosen.key.target_topic)
+    if topic and topic.topic_id != chosen.position.ids.target_topic:
+        chosen.result.notes.append("the target topic was re-created since the copy: its current content is compared")
+
+
+def _decide_how(sides: Sides, chosen: Chosen) -> None:
+    for receipt in chosen.receipts:
+        try:
+            (record_digest_for if receipt.interleaved else digest_for)(receipt)
+        except LedgerUnreadable as error:  # the chunk may be correct; this version cannot check it
+            chosen.result.chunks += 1
+            chosen.result.not_auditable(receipt, error)
+            chosen.unknown.add(receipt.range.from_)
+            continue
+        there = chosen.readable and receipt.range.intersection(chosen.readable) == receipt.range
+        if there and chosen.result.recomputes(receipt, sides.transform):
+            chosen.reproducible.add(receipt.range.from_)

@@ -1,0 +1,136 @@
+"""Target partitions that have chunks of several keys, or records of others between ours.
+
+Each of them is read once for all source partitions. Here is decided what is read, and whose it is; a worker reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.placement import Part
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, TopicPartition, readable
+from kafka_replication.reporting.audit import PartitionAudit
+from kafka_replication.runs.audit.choosing import AuditRequest, Chosen
+from kafka_replication.runs.audit.sides import Sides, gone
+from kafka_replication.verification.auditing import Claim, Size, TargetResult, TargetTask
+from kafka_replication.verification.matching import Kind
+from kafka_replication.verification.verify import PartDigest
+
+Name = tuple[PartitionKey, int, int, int]  # key, generation, first source offset, target partition
+
+
+def name_of(key: PartitionKey, receipt: Receipt, part: Part) -> Name:
+    return key, receipt.generation, receipt.range.from_, part.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A part of a chunk, or of a retry, in one target partition. Its digest is wanted, or only its offsets matter."""
+
+    name: Name
+    offsets: Coverage
+    receipt: Receipt | None = None  # if its digest is wanted
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.offsets, self.receipt.digest_kind if self.receipt else None)
+
+
+@dataclass(slots=True, kw_only=True)
+class TargetReading:
+    """The tasks, by target partition, and then what they found."""
+
+    tasks: dict[TopicPartition, TargetTask] = field(default_factory=dict)
+    named: dict[TopicPartition, Sequence[Named]] = field(default_factory=dict)
+    failed: dict[TopicPartition, str] = field(default_factory=dict)
+    not_searched: set[str] = field(default_factory=set)  # target topics with records of receipts that have expired
+    parts: dict[Name, PartDigest] = field(default_factory=dict)
+    found: dict[TopicPartition, TargetResult] = field(default_factory=dict)
+
+    def searches(self, at: TopicPartition) -> bool:
+        """True if what lies between the claims there is looked at, too."""
+        return at in self.tasks and self.tasks[at].searches
+
+    def take(self, at: TopicPartition, result: TargetResult) -> None:
+        if result.error is not None:
+            self.failed[at] = result.error
+            return
+        self.found[at] = result
+        self.parts |= {self.named[at][number].name: part for number, part in result.parts.items()}
+
+    def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
+        """Add the records of nobody that are reported with this partition: those in the target partition of its number,
+        and with the first of ``keys`` those in further ones.
+        """
+        key = result.key
+        numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}
+        first = key.source.partition == min(numbers)
+        for at, found in self.found.items():
+            own = at.partition == key.source.partition or (first and at.partition not in numbers)
+            if at.topic == key.target_topic and own:
+                result.differ(found.extra)
+                result.counts[Kind.EXTRA] += found.further
+                result.unlisted += found.further
+
+
+def plan_reading(
+    replication: Replication, sides: Sides, chosen: Sequence[Chosen], request: AuditRequest
+) -> TargetReading:
+    """Decide which target partitions are read so.
+
+    If whole topics are audited, records that belong to no receipt are looked for, too. Not if receipts have expired:
+    such a record may be of one of them.
+    """
+    reading, named = TargetReading(), _named(sides, chosen)
+    whole = request.is_whole and not replication.placing.shared
+    if whole:
+        reading.not_searched |= {one.key.target_topic for one in chosen if sides.receipts.incomplete(one.key)}
+    for at, here in sorted(named.items()):
+        if (log := sides.log(at)) is None:
+            reading.failed[at] = str(sides.failures.get(at) or gone(at))
+            continue
+        if replication.on_existing_target == "append" or sides.was_reset(at.topic):
+            current = (one.offsets.ranges[0].from_ for one in here if sides.is_current(*one.name[:2]))
+            log = readable(max(min(current, default=log.until), log.from_), log.until)
+        searches = whole and at.topic not in reading.not_searched
+        if not searches and not any(one.receipt for one in here):
+            continue
+        reading.named[at] = here
+        reading.tasks[at] = TargetTask(
+            id=len(reading.tasks),
+            at=at,
+            log=log,
+            claims=tuple(one.claim for one in here),
+            searches=searches,
+            size=Size(offsets=sum(one.offsets.span for one in here if one.receipt or searches)),
+        )
+    return reading
+
+
+def _named(sides: Sides, chosen: Sequence[Chosen]) -> Mapping[TopicPartition, Sequence[Named]]:
+    """The parts of all chunks in the target topics that have chunks which lie between those of others."""
+    named: dict[TopicPartition, list[Named]] = {}
+    topics = set[str]()
+    for one in chosen:
+        key, topic = one.key, sides.target.get(one.key.target_topic)
+        asked = {receipt.range.from_ for receipt in one.comparable}
+        for receipt in sides.receipts.all(key):
+            if topic is None or receipt.ids.target_topic != topic.topic_id:
+                continue
+            wanted = receipt.interleaved and receipt.generation == one.position.generation
+            wanted = wanted and receipt.range.from_ in asked
+            for part in receipt.parts:
+                at = TopicPartition(key.target_topic, part.partition)
+                mine = Named(name_of(key, receipt, part), part.offsets, receipt if wanted else None)
+                named.setdefault(at, []).append(mine)
+                topics |= {at.topic} if receipt.interleaved else set()
+        for entry, part in sides.retried(key):
+            name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
+            at = TopicPartition(key.target_topic, part.partition)
+            named.setdefault(at, []).append(Named(name, part.offsets))
+    places = named.keys() | sides.ends.keys() | sides.failures.keys()
+    return {at: named.get(at, []) for at in places if at.topic in topics}

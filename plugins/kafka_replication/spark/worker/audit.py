@@ -1,0 +1,81 @@
+"""Runs inside a Spark Python worker, or where an audit was asked for if it is small: audits a part of a partition."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import lru_cache
+
+from kafka_replication.kafka.audit.partition import Clients, audit_part
+from kafka_replication.kafka.audit.target_partition import read_claims
+from kafka_replication.kafka.preflight import reachability
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.runtime import failpoints, stopping
+from kafka_replication.spark.jobs import AUDITED, AUDITS, JOB, Job
+from kafka_replication.spark.worker.worker import Tools
+from kafka_replication.verification.auditing import Audit, Audited, AuditResult, AuditTask, TargetTask
+from kafka_replication.verification.findings import Findings
+
+log = logging.getLogger(__name__)
+
+
+def execute(common: bytes, bundle: bytes) -> str:
+    """Work on the audits of one bundle; all is JSON, as that of `worker.execute`."""
+    stopping.on_signals(even_ignored=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    auditor = _auditor_of(common)
+    return AUDITED.dump_json([auditor.work(task) for task in AUDITS.validate_json(bundle)]).decode()
+
+
+@lru_cache(maxsize=1)
+def _auditor_of(common: bytes) -> Auditor:
+    return Auditor(JOB.validate_json(common))
+
+
+class Auditor:
+    """The audits of one job in this process, one after the other."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._tools = job, Tools(job)
+        self._failed: dict[PartitionKey, str] = {}
+
+    def work(self, task: Audit) -> Audited:
+        """The result. An error, also one of a transform's code that is missing here, is a part of it.
+
+        What could not be read once is not waited for again: the further parts of a partition have the same error.
+        """
+        failpoints.reached("W", task.where)
+        self._tools.deadline.moved()
+        if isinstance(task, TargetTask):
+            return read_claims(task, self._tools.target.standing.reader)
+        if error := self._failed.get(task.key):
+            return AuditResult(id=task.id, findings=Findings(errors=[error]))
+        return self._audit(task)
+
+    def _audit(self, task: AuditTask) -> AuditResult:
+        tools, job = self._tools, self._job
+        try:
+            tools.deadline.check(f"auditing {task.where}")
+            if task.reads_source:
+                reachability.check("source", job.source, task.key.source, job.request_seconds, tools.deadline)
+            clients = Clients(
+                source=job.source,
+                target=tools.target,
+                pipeline=tools.pipeline,
+                stall_seconds=job.settings.stall_timeout,
+                moved=lambda: self._moved(task),
+            )
+        except ReplicationError as error:
+            return self._remembered(task, AuditResult(id=task.id, findings=Findings(errors=[str(error)])))
+        return self._remembered(task, AuditResult(id=task.id, findings=audit_part(task, clients)))
+
+    def _remembered(self, task: AuditTask, result: AuditResult) -> AuditResult:
+        if result.findings.errors:
+            self._failed[task.key] = result.findings.errors[0]
+        return result
+
+    def _moved(self, task: AuditTask) -> None:
+        failpoints.reached("AC", task.where)
+        self._tools.deadline.check(f"auditing {task.where}")
+        self._tools.deadline.moved()

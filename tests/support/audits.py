@@ -1,0 +1,18 @@
+"""An audit in both ways: in this process, and through a launcher."""
+
+from __future__ import annotations
+
+from kafka_replication.reporting.audit import AuditReport
+from kafka_replication.runs.audit import audit as auditing
+from kafka_replication.runs.audit.choosing import ALL, AuditRequest
+from kafka_replication.runs.run import Run
+from kafka_replication.verification.auditing import Size
+from tests.support.jobs import InProcess
+
+
+def audit(run: Run, request: AuditRequest = ALL) -> AuditReport:
+    """In this process. Through a launcher, as values that were JSON on the way, the same is found."""
+    report = auditing.audit(run, request)
+    through = auditing.audit(run, request, InProcess(), least=Size())
+    assert {**through.as_json(), "time": ""} == {**report.as_json(), "time": ""}
+    return report
