@@ -95,8 +95,9 @@ def as_stored(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, S
     at = product.TopicPartition(topic, partition)
     readable = offsets.readable_log(cluster.admin, at)
     scan = BatchScan({"bootstrap.servers": cluster.bootstrap}, at, SAFETY, Throttling("", ""))
-    with closing(scan):
-        return [record for batch in scan.visible(readable) for record in _records(batch)]
+    with closing(scan):  # the log may begin inside of a batch
+        found = [record for batch in scan.visible(readable) for record in _records(batch)]
+        return [(offset, record) for offset, record in found if readable.from_ <= offset]
 
 
 def _records(batch: Batch) -> Iterator[tuple[int, Stored]]:
