@@ -219,5 +219,5 @@ def test_other_clients_find_source_and_target_equal(
         refused = copy.run(spans)
         for topic in some:
             assert topic.partition not in refused or may_refuse(engine, topic), f"{topic}: {refused}"
-        copy.check_is_verified(refused)
         copy.check_is_equal(source, refused)
+        copy.check_is_verified(refused)
