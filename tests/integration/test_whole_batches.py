@@ -9,12 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from kafka_replication.conformance.ground import raised
 from kafka_replication.kafka.batches.scan import BatchScan
@@ -34,6 +28,7 @@ from tests.contract.copy_case import CopyCase
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.audits import audit
 from tests.support.checker import read
+from tests.support.compaction import clean_every
 from tests.support.raw_produce import RawRecord, produce_batch, raw_batch
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
@@ -58,15 +53,6 @@ def stored(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
     with closing(scan):
         found = scan.visible(OffsetRange(0, cluster.size(topic)))
         return [(batch.attributes & CODEC, bytes(batch.payload)) for batch in found]
-
-
-def clean_every(cluster: Cluster, ms: int) -> None:
-    """How often the brokers look for something to compact; every 15 s if nobody asks for more."""
-    option = ConfigEntry("log.cleaner.backoff.ms", str(ms), incremental_operation=AlterConfigOpType.SET)
-    brokers = cluster.admin.list_topics(timeout=30).brokers
-    asked = [ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[option]) for number in brokers]
-    for done in cluster.admin.incremental_alter_configs(asked).values():
-        done.result(30)
 
 
 def await_compaction(scene: Scenario, compacted: Callable[[Sequence[int]], bool]) -> None:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.raw_produce import crc32c
+from crc32c import crc32c
+
 from tests.support.scenario import Scenario, numbered
 
 HEADER = 61  # bytes before a batch's first record

@@ -1,6 +1,6 @@
 """Sends records that librdkafka's producer cannot express (a header name that is not UTF-8, timestamp 0).
 
-Kafka's wire format by hand: Produce version 3 and record batch version 2, https://kafka.apache.org/protocol.html.
+Kafka's wire format by hand: Produce version 7 and record batch version 2, https://kafka.apache.org/protocol.html.
 """
 
 from __future__ import annotations
@@ -8,26 +8,12 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-_POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), reflected
+from crc32c import crc32c
 
-
-def crc32c(data: bytes) -> int:
-    """The checksum of a record batch."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def _of_byte(crc: int) -> int:
-    for _ in range(8):
-        crc = (crc >> 1) ^ (_POLYNOMIAL if crc & 1 else 0)
-    return crc
-
-
-_TABLE = [_of_byte(byte) for byte in range(256)]
+FRAME = 61  # bytes of a batch before its records
 
 
 def _varint(value: int) -> bytes:
@@ -52,8 +38,15 @@ class RawRecord:
     timestamp: int = 1
 
 
+def _wrapped(time: int) -> int:
+    """The time as 64 bits hold it, as Java and C add and subtract times."""
+    return (time + 2**63) % 2**64 - 2**63
+
+
 def _record(record: RawRecord, delta: int, base: int) -> bytes:
-    fields = b"\0" + _varint(record.timestamp - base) + _varint(delta) + _sized(record.key) + _sized(record.value)
+    fields = (
+        b"\0" + _varint(_wrapped(record.timestamp - base)) + _varint(delta) + _sized(record.key) + _sized(record.value)
+    )
     fields += _varint(len(record.headers))
     return _sized(fields + b"".join(_sized(name) + _sized(content) for name, content in record.headers))
 
@@ -92,13 +85,29 @@ def produce_raw(
 
 def produce_batch(bootstrap: str, topic: str, partition: int, records: Sequence[RawRecord]) -> int:
     """Send records as one batch to a cluster of one broker; returns the offset of the first one."""
-    batch, name = raw_batch(records), topic.encode()
-    body = struct.pack(">hhih4s", 0, 3, 7, 4, b"test") + struct.pack(">hhi", -1, -1, 30_000)
-    body += struct.pack(f">ih{len(name)}siii", 1, len(name), name, 1, partition, len(batch)) + batch
-    host, port = bootstrap.split(",")[0].rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        answer = answers.read(struct.unpack(">i", answers.read(4))[0])
-    error, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(name) + 4 + 4)
-    assert error == 0, f"the broker refuses the raw record: error code {error}"
-    return int(offset)
+    with closing(RawProducer(bootstrap)) as producer:
+        return producer.send(topic, partition, raw_batch(records))
+
+
+class RawProducer:
+    """A connection to a cluster of one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.split(",")[0].rsplit(":", 1)
+        self._connection = socket.create_connection((host, int(port)), timeout=60)
+        self._answers = self._connection.makefile("rb")
+
+    def close(self) -> None:
+        self._answers.close()
+        self._connection.close()
+
+    def send(self, topic: str, partition: int, batch: bytes) -> int:
+        """Send a batch; returns the offset of its first record."""
+        name = topic.encode()
+        body = struct.pack(">hhih4s", 0, 7, 7, 4, b"test") + struct.pack(">hhi", -1, -1, 30_000)
+        body += struct.pack(f">ih{len(name)}siii", 1, len(name), name, 1, partition, len(batch)) + batch
+        self._connection.sendall(struct.pack(">i", len(body)) + body)
+        answer = self._answers.read(struct.unpack(">i", self._answers.read(4))[0])
+        error, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(name) + 4 + 4)
+        assert error == 0, f"the broker refuses the raw batch: error code {error}"
+        return int(offset)

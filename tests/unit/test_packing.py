@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.kafka.engines.batch.packing import LARGE, TOGETHER, Packing
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.verification.digest import BatchDigest
-from kafka_replication.wire.batch import Batch, batches
+from kafka_replication.wire.batch import CODEC, Batch, batches
 from kafka_replication.wire.codecs import packed, unpacked
 from kafka_replication.wire.contents import Contents
-from tests.support.raw_produce import RawRecord, raw_batch
+from tests.support.raw_produce import FRAME, RawRecord, raw_batch
 
 SIZES = st.sampled_from([1, 100, 5_000, LARGE - 200, LARGE])
 
@@ -57,6 +58,11 @@ def sent(came: list[Batch], largest: int = 10 * TOGETHER) -> list[Batch]:
     return writer.batches
 
 
+def stored(batch: Batch) -> tuple[int, int, bytes]:
+    """The offset, the codec and the records of a batch as they are stored."""
+    return batch.base_offset, batch.attributes & CODEC, bytes(batch.payload)
+
+
 @given(st.lists(st.tuples(SIZES, st.sampled_from([0, 3])), min_size=1, max_size=12))
 def test_all_records_are_sent_in_their_order(drawn: list[tuple[int, int]]) -> None:
     came = [batch_of(0x41414100 + number, size, codec) for number, (size, codec) in enumerate(drawn)]
@@ -73,7 +79,7 @@ def test_small_ones_become_one() -> None:
 
 def test_one_alone_is_sent_as_it_is() -> None:
     came = batch_of(7, 1_000, 1)
-    assert sent([came]) == [came]
+    assert [stored(batch) for batch in sent([came])] == [stored(came)]
 
 
 def test_another_codec_begins_another_one() -> None:
@@ -91,4 +97,36 @@ def test_no_batch_is_larger_than_the_target_takes() -> None:
 def test_a_damaged_one_is_passed_on_with_its_neighbours() -> None:
     came = [batch_of(number, 1_000) for number in range(3)]
     came[1] = replace(came[1], payload=came[1].payload[:-1])
-    assert sent(came) == came
+    assert [stored(batch) for batch in sent(came)] == [stored(batch) for batch in came]
+
+
+def of_value(value: bytes, offset: int, codec: int = 0) -> bytes:
+    records = [RawRecord(value=value)]
+    payload = packed(codec, raw_batch(records)[FRAME:])
+    return raw_batch(records, offset, attributes=codec, payload=payload)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_batches_that_are_compressed_better_than_the_estimate_says(codec: int) -> None:
+    """Else many small ones become one that a consumer has no memory for."""
+    kept, contents = Writer(), Contents()
+    packing = Packing(kept, 10_000_000)
+    values = [bytes(range(256)), *[bytes(2_000_000)] * 15]
+    for offset, value in enumerate(values):
+        [batch] = batches(memoryview(of_value(value, offset, codec)))
+        packing.add(batch, contents.of(batch))
+    packing.hexdigest()
+    sizes = [len(unpacked(batch.attributes & CODEC, batch.payload)) for batch in kept.batches]
+    assert sum(batch.count for batch in kept.batches) == len(values)
+    assert max(sizes) <= max(2 * TOGETHER, 2_000_000 + 100)
+
+
+def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
+    """An answer may have 4 MB of aborted records around it."""
+    packing = Packing(Writer(), 1_000_000)
+    answer = bytearray(of_value(b"v", 0) + bytes(4_000_000))
+    [batch] = batches(memoryview(answer)[: len(of_value(b"v", 0))])
+    packing.add(batch, 1)
+    del batch
+    answer.clear()  # raises BufferError if a part of it is in use
+    assert packing.count == 1

@@ -96,6 +96,19 @@ def test_times_that_are_too_far_from_each_other() -> None:
         repacked(far, 100, 102)
 
 
+def test_times_that_are_further_from_the_first_one_than_64_bits_hold() -> None:
+    """Clients subtract and add them modulo 2**64."""
+    records = [RawRecord(value=b"x", timestamp=time) for time in (2**62, -(2**63) + 5, 2**63 - 1, -1, 0)]
+    found = repacked([batch_of(records)], 101, 104)
+    assert found.max_timestamp == 2**63 - 1
+    records = records[:2]
+    found = repacked([batch_of(records, 0, 100), batch_of(records, 0, 102)], 100, 104)
+    assert found.max_timestamp == 2**62
+    [alone] = batches(memoryview(raw_batch(records + records, offset=0)))
+    assert bytes(found.payload) == bytes(alone.payload)
+    found.framed(7, 2, 300)
+
+
 @given(st.binary(max_size=300_000), st.sampled_from(sorted(CODECS)))
 def test_what_is_packed_is_unpacked(content: bytes, codec: int) -> None:
     assert unpacked(codec, memoryview(packed(codec, content))) == content

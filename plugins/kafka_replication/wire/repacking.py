@@ -28,20 +28,24 @@ _ENCODED = tuple(map(_encoded, range(_MANY)))  # most numbers in batches are amo
 _FAR = 1 << 63  # ms; a time has 64 bits
 
 
-def repacked(batches: Sequence[Batch], first: int, until: int) -> Batch:
+def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None = None) -> Batch:
     """One batch with the records that ``batches`` have at the source offsets ``first <= offset < until``, of which
     there is at least one in each. The batches are of one codec, which stays, and have a record at each of their
     offsets.
 
-    Raises Malformed, ImportError.
+    Raises Malformed, also if more than ``most`` bytes of records are to be packed. Raises ImportError.
     """
     start, codec = batches[0], batches[0].attributes & CODEC
-    kept, times = list[bytes](), list[int]()
+    kept, times, size = list[bytes](), list[int](), 0
     for batch in batches:
         wanted = range(max(first - batch.base_offset, 0), min(until, batch.until) - batch.base_offset)
         moved = batch.base_timestamp - start.base_timestamp
         try:
-            found = _keep(kept, unpacked(codec, batch.payload), batch.count, wanted, len(times) - wanted.start, moved)
+            data = unpacked(codec, batch.payload)
+            size += len(data)
+            if most is not None and size > most:
+                raise ValueError(f"up to its end there are more than {most} bytes of records")
+            found = _keep(kept, data, batch.count, wanted, len(times) - wanted.start, moved)
             if min(found) < -_FAR or max(found) >= _FAR:
                 raise ValueError("its times are too far from that of the first batch")
             times += found
@@ -52,12 +56,19 @@ def repacked(batches: Sequence[Batch], first: int, until: int) -> Batch:
         start,
         base_offset=max(first, start.base_offset),
         last_offset_delta=len(times) - 1,
-        max_timestamp=start.base_timestamp + max(times),
+        max_timestamp=_latest(start.base_timestamp, times),
         count=len(times),
         payload=memoryview(payload),
         checksum=0,  # of nothing: no batch that was sent
         body=memoryview(b""),
     )
+
+
+def _latest(base: int, times: Sequence[int]) -> int:
+    """The latest of these times, which count from ``base``. Clients add them modulo 2**64."""
+    if base + min(times) >= -_FAR and base + max(times) < _FAR:
+        return base + max(times)
+    return max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
 
 
 def _keep(kept: list[bytes], data: bytes, count: int, wanted: range, further: int, later: int) -> list[int]:

@@ -6,6 +6,8 @@ cost as many requests as there are, and where replicas are waited for, they cost
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kafka_replication.sinks.port import BatchWriter
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
@@ -13,7 +15,8 @@ from kafka_replication.wire.contents import frames
 from kafka_replication.wire.repacking import repacked
 
 LARGE = 128 << 10  # bytes; a batch of this size, as it is stored, is sent as it is
-TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression
+TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression, as they are estimated
+MOST = 2 * TOGETHER  # bytes that they have in truth; clients unpack a batch as a whole
 
 
 class Packing:
@@ -43,7 +46,7 @@ class Packing:
             self._send_small()
             self._send(batch)
         else:
-            self._small.append(batch)
+            self._small.append(_apart(batch))
             self._together += unpacked
 
     def hexdigest(self) -> str:
@@ -63,7 +66,7 @@ class Packing:
         if len(small) < 2:
             return small
         try:
-            one = repacked(small, small[0].base_offset, small[-1].until)
+            one = repacked(small, small[0].base_offset, small[-1].until, MOST)
         except Malformed:
             return small
         return [one] if one.size <= self._largest else small
@@ -75,3 +78,8 @@ class Packing:
 
 def _codec(batch: Batch) -> int:
     return batch.attributes & CODEC
+
+
+def _apart(batch: Batch) -> Batch:
+    """The same batch without the answer that it came in, which has other ones, and aborted ones, around it."""
+    return replace(batch, payload=memoryview(bytes(batch.payload)), body=memoryview(b""))
