@@ -5,6 +5,7 @@ time to end.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP to its workers when Spark ends
+_RAISED = (SystemExit, KeyboardInterrupt)
 
 
 def on_signals(*, even_ignored: bool = False) -> None:
@@ -28,6 +30,21 @@ def on_signals(*, even_ignored: bool = False) -> None:
             signal.signal(number, _leave)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_tells_of_no_signal)
+
+
+def _tells_of_no_signal(record: logging.LogRecord) -> bool:
+    """A library that is interrupted while it closes something logs that as an error, and passes it on."""
+    return not record.exc_info or not isinstance(record.exc_info[1], _RAISED)
+
+
+def raise_again(error: BaseException) -> None:
+    """Raise what a signal has raised, if C code has made this error of it: not all C code of clients passes on an
+    exception that comes while it works.
+    """
+    if isinstance(error.__cause__, _RAISED):
+        raise error.__cause__
 
 
 _asked = False
