@@ -108,3 +108,26 @@ connection.invalidate()
 def test_a_signal_that_interrupts_a_library_is_not_logged_as_its_error() -> None:
     ended = subprocess.run([sys.executable, "-c", CLOSING], capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stderr) == (143, "")
+
+
+FREEING = """
+import os, signal, time
+from kafka_replication.runtime import stopping
+
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{first})
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stopping.on_signals(even_ignored=True)
+Freed()
+for _ in range(1000):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(("first", "code"), [("SIGTERM", 143), ("SIGINT", -2)])
+def test_a_signal_that_comes_while_an_object_is_freed_is_not_lost(first: str, code: int) -> None:
+    program = FREEING.format(first=first)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == code and "Exception ignored" not in ended.stderr, ended.stderr
