@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -110,7 +111,7 @@ class Bench:
 @dataclass(frozen=True)
 class Times:
     """Seconds from the fault, and from its mending, to the arrival of the message by mail and by webhook; and the first
-    line of the alert.
+    line of the alert. ``within``: seconds that the alert may take, where no stall has to be waited for.
     """
 
     said: str
@@ -119,6 +120,7 @@ class Times:
     healed: float
     alerts: int
     healings: int
+    within: float = math.inf
 
 
 def measure(

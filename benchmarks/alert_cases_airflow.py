@@ -6,18 +6,23 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
+from typing import TypeVar
 
 import psutil
 
 from benchmarks.alert_bench import NAME, Bench, Times, await_, measure
 from kafka_replication.config.values.names import WATCH_DAG
-from stack.airflow_api import AirflowApi
+from kafka_replication.config.values.time import parse_time
+from stack.airflow_api import FINISHED, AirflowApi
 from stack.airflow_standalone import AirflowStandalone
 from stack.errors import StackError
 from tests.e2e.standalone import standalone
 from tests.support.clusters import Brokers
 
+T = TypeVar("T")
 LONGEST = 900.0  # seconds of a run
 
 
@@ -28,17 +33,9 @@ def airflow(bench: Bench) -> Iterator[AirflowStandalone]:
     sides = Brokers(bench.source.bootstrap), Brokers(bench.target.bootstrap)
     with standalone(bench.folder, *sides, [bench.document()], ours) as started, started.api() as api:
         for dag_id in (NAME, WATCH_DAG):
-            api.wait_for_dag(dag_id)
-            await_(partial(_unpaused, api, dag_id), f"{dag_id} to be unpaused")
+            _answer(partial(api.wait_for_dag, dag_id))
+            _answer(partial(api.unpause, dag_id))
         yield started
-
-
-def _unpaused(api: AirflowApi, dag_id: str) -> bool:
-    """Airflow's SQLite may be locked on a busy machine."""
-    with suppress(StackError):
-        api.unpause(dag_id)
-        return True
-    return False
 
 
 def marked_failed(bench: Bench) -> Times:
@@ -56,6 +53,50 @@ def marked_failed(bench: Bench) -> Times:
             return time.monotonic()
 
         return measure(bench, fault, mend, watched_by_airflow=True)
+
+
+def source_dead(bench: Bench) -> Times:
+    """Before a run plans; from the first error in its log. The DAG that watches looks after the alert, too."""
+    bench.settings["retries"] = {"attempts": 0}
+    with airflow(bench) as started, started.api() as api:
+        return source_dies_once(bench, api)
+
+
+def source_dies_once(bench: Bench, api: AirflowApi) -> Times:
+    def fault() -> float:
+        bench.source.broker(0).kill()
+        run_id = _run(api, NAME)
+        lines = _answer(lambda: api.logs(NAME, run_id, "plan")).splitlines()
+        failed = next(line.split()[0] for line in lines if " ERROR " in line)
+        return time.monotonic() - (datetime.now(UTC) - parse_time(failed)).total_seconds()
+
+    def mend() -> float:
+        _run(api, WATCH_DAG)
+        bench.source.start()
+        _run(api, NAME)
+        return time.monotonic()
+
+    return replace(measure(bench, fault, mend, watched_by_airflow=True), within=60.0)
+
+
+def _run(api: AirflowApi, dag_id: str) -> str:
+    """Trigger a run and wait for its end."""
+    run_id = _answer(lambda: api.trigger(dag_id))
+    await_(lambda: _answer(lambda: api.run_state(dag_id, run_id)) in FINISHED, f"the end of {run_id}")
+    return run_id
+
+
+def _answer(ask: Callable[[], T]) -> T:
+    """What Airflow answers. On a busy machine its SQLite may be locked, or it needs longer than a client waits."""
+    answers: list[T] = []
+
+    def answered() -> bool:
+        with suppress(StackError):
+            answers.append(ask())
+        return bool(answers)
+
+    await_(answered, "an answer from Airflow")
+    return answers[0]
 
 
 def scheduler_stopped(bench: Bench) -> Times:
@@ -83,5 +124,6 @@ def scheduler_stopped(bench: Bench) -> Times:
 
 CASES: dict[str, Callable[[Bench], Times]] = {
     "airflow-run-marked-failed": marked_failed,
+    "airflow-source-dead": source_dead,
     "airflow-scheduler-stopped": scheduler_stopped,
 }

@@ -64,8 +64,8 @@ def interrupted(scene: Scenario, master: str, dice: random.Random) -> int:
     wait_until(lambda: process.poll() is not None)
     _, err = process.communicate()
     told = f"{[one.name for one in pair]} after {moment:.3f} s: exit {process.returncode}\n{err}"
-    # Nothing else: it was interrupted, by the first or by the second one.
-    assert "Traceback" not in err and process.returncode in {128 + number for number in SIGNALS}, told
+    # Nothing else: it was interrupted, by the first or by the second one, which may come when Python has taken the handlers back.
+    assert "Traceback" not in err and process.returncode in {*(128 + number for number in SIGNALS), -pair[1]}, told
     return process.returncode or 0
 
 
@@ -81,6 +81,6 @@ def test_a_run_that_gets_two_signals_at_once_ends_in_order(scene: Scenario, sile
         failed = [str(error) for turn in turns if (error := turn.exception())]
     ended = Counter(turn.result() for turn in turns if not turn.exception())
     print(f"seed {seed}: {dict(ended)} in {time.monotonic() - began:.0f} s, {len(failed)} failed")
-    assert not failed, f"seed {seed}: {len(failed)} of {COUNT}, such as\n{failed[0]}"
+    assert not failed, f"seed {seed}: {len(failed)} of {COUNT}:\n" + "\n".join(failed)
     assert scene.run().outcome == "done"
     scene.assert_copied()

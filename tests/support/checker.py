@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
 SAFETY = 300.0  # seconds; a reader that needs longer than this hangs
 
@@ -80,8 +89,18 @@ def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) 
     finally:
         reader.close()
     raise AssertionError(
-        f"{topic}-{partition} cannot be read to its end: {len(found)} records until now; is a transaction open there?"
+        f"{topic}-{partition} cannot be read to its end: {len(found)} records until now, {_ends(bootstrap, at)}"
     )
+
+
+def _ends(bootstrap: str, at: TopicPartition) -> str:
+    """An open transaction holds the last stable offset below the high watermark; else the reader itself stands still."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.list_topics(timeout=SAFETY)
+    names = {"last stable offset": IsolationLevel.READ_COMMITTED, "high watermark": IsolationLevel.READ_UNCOMMITTED}
+    asked = {TopicPartition(at.topic, at.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    ends = {name: admin.list_offsets(asked, isolation_level=level) for name, level in names.items()}
+    return ", ".join(f"{name} {next(iter(answer.values())).result(SAFETY).offset}" for name, answer in ends.items())
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:

@@ -61,6 +61,7 @@ class Server:
                 return
             except subprocess.TimeoutExpired:
                 continue
+        raise AssertionError("PostgreSQL did not start within 100 s")
 
 
 def _has_ended(process: psutil.Process) -> bool:

@@ -177,6 +177,29 @@ def test_what_was_not_confirmed_is_told_again() -> None:
     assert story.look(after=CLAIM) == ["healed gap orders"]
 
 
+def test_what_is_back_after_its_end_was_told_by_a_process_that_died_is_told_again() -> None:
+    """Nobody knows if its end was heard. Without this the next outage would be told to nobody for a day."""
+    story, away = Story(), cause(Kind.CLUSTER)
+    story.look(away)
+    story.confirms = False
+    assert story.look() == ["healed cluster-unavailable"]
+    story.confirms = True
+    assert story.look(away, after=CLAIM / 2) == []  # the one who told its end may still confirm
+    assert story.look(away, after=CLAIM) == ["opened cluster-unavailable"]
+    assert story.look(away) == []
+    assert story.look() == ["healed cluster-unavailable"]
+
+
+def test_what_is_back_while_its_end_is_being_told_is_told_again() -> None:
+    story, away = Story(), cause(Kind.CLUSTER)
+    story.look(away)
+    end = decide(story.open, Observation(), story.now + MINUTE)
+    back = decide(end.open, Observation(causes=(away,)), story.now + MINUTE)
+    assert [alert.event for alert in (*end.alerts, *back.alerts)] == [AlertEvent.HEALED]
+    story.open = confirmed(back.open, end.alerts, story.now + MINUTE)
+    assert story.look(away, after=2 * MINUTE) == ["opened cluster-unavailable"]
+
+
 def test_a_way_that_is_dead_is_told_later_and_the_others_once() -> None:
     """And who was not told of the beginning is not told of the end."""
     gap = cause(Kind.GAP, "orders")

@@ -46,3 +46,88 @@ def test_a_signal_may_interrupt_the_handler_of_another_one(first: str, second: s
     assert ended.stdout == "True\n", ended.stderr
     codes = {128 + signal.Signals[first], 128 + signal.Signals[second], -signal.SIGINT}
     assert ended.returncode in codes - ({-signal.SIGINT} if "SIGINT" not in (first, second) else set())
+
+
+# Each program of its own gets the signal at a moment of its own, while the client's C code works for a good part of them.
+IN_A_CLIENT = """
+import os, random, time
+from collections import Counter
+from confluent_kafka.admin import AdminClient
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime import stopping
+
+partitions = [TopicPartition("topic", number) for number in range(200)]
+
+def interrupted(ready):
+    stopping.on_signals(even_ignored=True)
+    admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    os.write(ready, b"x")
+    try:
+        offsets.high_watermarks(admin, partitions)
+    except BaseException as error:
+        os._exit(error.code if isinstance(error, SystemExit) else 1)
+
+ended = Counter()
+for _ in range(100):
+    readable, ready = os.pipe()
+    if not (child := os.fork()):
+        interrupted(ready)
+    os.read(readable, 1)
+    time.sleep(random.random() * 0.02)
+    os.kill(child, 15)
+    ended[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])] += 1
+print(dict(ended))
+"""
+
+
+def test_a_signal_that_interrupts_a_client_is_no_error_of_the_client() -> None:
+    ended = subprocess.run([sys.executable, "-c", IN_A_CLIENT], capture_output=True, text=True, check=True, timeout=600)
+    assert ended.stdout == "{143: 100}\n", ended.stderr
+
+
+CLOSING = """
+import logging, os, sys
+from sqlalchemy import create_engine, event
+from kafka_replication.runtime import stopping
+
+logging.basicConfig()
+stopping.on_signals(even_ignored=True)
+connection = create_engine("sqlite://").connect()
+
+def again(frame, event, argument):
+    if frame.f_code.co_name == "do_close":
+        sys.settrace(None)
+        os.kill(os.getpid(), 15)
+
+sys.settrace(again)
+connection.invalidate()
+"""
+
+
+def test_a_signal_that_interrupts_a_library_is_not_logged_as_its_error() -> None:
+    ended = subprocess.run([sys.executable, "-c", CLOSING], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr) == (143, "")
+
+
+FREEING = """
+import os, signal, time
+from kafka_replication.runtime import stopping
+
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{first})
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stopping.on_signals(even_ignored=True)
+Freed()
+for _ in range(1000):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(("first", "code"), [("SIGTERM", 143), ("SIGINT", -2)])
+def test_a_signal_that_comes_while_an_object_is_freed_is_not_lost(first: str, code: int) -> None:
+    program = FREEING.format(first=first)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == code and "Exception ignored" not in ended.stderr, ended.stderr

@@ -114,7 +114,9 @@ def _seen(row: OpenCause | None, cause: Cause, now: datetime) -> OpenCause:
     if row is None:
         return OpenCause(cause=cause, since=at, at=at, last_seen=now)
     if row.over_at is not None:  # it is back before all knew that it was over
-        return replace(row, cause=cause, since=at, at=at, last_seen=now, over_at=None)
+        back = replace(row, cause=cause, since=at, at=at, last_seen=now, over_at=None)
+        # Somebody tells something of it, or died while telling it: those who heard of its end must hear of it again.
+        return back if row.claimed_until is None else replace(back, told={}, announced_at=None)
     return replace(row, cause=cause, at=cause.at or row.at, last_seen=now)
 
 

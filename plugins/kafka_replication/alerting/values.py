@@ -194,6 +194,7 @@ def _after(row: OpenCause, sent: Sequence[Alert], now: datetime) -> OpenCause:
     for alert in sent:
         if alert.event is AlertEvent.HEALED:
             told = {way: at for way, at in told.items() if way not in alert.to}
+            announced_at = announced_at if told else None  # it may be back already, and nobody knows of that
         elif alert.to:
             told, announced_at = told | dict.fromkeys(alert.to, now), now
     return replace(row, told=told, announced_at=announced_at, claimed_until=None)

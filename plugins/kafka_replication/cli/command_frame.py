@@ -58,6 +58,9 @@ def act(
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None
+    except SystemError as e:
+        stopping.raise_again(e)
+        raise
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     raise typer.Exit(code)
 

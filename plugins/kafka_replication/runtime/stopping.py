@@ -5,13 +5,18 @@ time to end.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
+import sys
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP to its workers when Spark ends
+AGAIN = 0.05  # seconds until a signal is raised again whose exception was lost
+_RAISED = (SystemExit, KeyboardInterrupt)
+_told = sys.unraisablehook
 
 
 def on_signals(*, even_ignored: bool = False) -> None:
@@ -28,9 +33,35 @@ def on_signals(*, even_ignored: bool = False) -> None:
             signal.signal(number, _leave)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGALRM, _leave_again)
+    sys.unraisablehook = _lost
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_tells_of_no_signal)
+
+
+def _lost(lost: Any) -> None:
+    """Python drops an exception that comes while it frees an object, and with it the signal: the process goes on."""
+    if _asked and isinstance(lost.exc_value, _RAISED):
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)  # not here, where it would be lost as well
+    else:
+        _told(lost)
+
+
+def _tells_of_no_signal(record: logging.LogRecord) -> bool:
+    """A library that is interrupted while it closes something logs that as an error, and passes it on."""
+    return not record.exc_info or not isinstance(record.exc_info[1], _RAISED)
+
+
+def raise_again(error: BaseException) -> None:
+    """Raise what a signal has raised, if C code has made this error of it: not all C code of clients passes on an
+    exception that comes while it works.
+    """
+    if isinstance(error.__cause__, _RAISED):
+        raise error.__cause__
 
 
 _asked = False
+_first = 0
 
 
 def asked() -> bool:
@@ -40,13 +71,18 @@ def asked() -> bool:
 
 def _leave(number: int, _: FrameType | None) -> None:
     """Set a flag only: the next signal may interrupt this function, and a lock could then never be acquired."""
-    global _asked
+    global _asked, _first
     if _asked:
         return
     _asked = True
-    if number == signal.SIGINT:
+    _first = number
+    _leave_again(number, None)
+
+
+def _leave_again(_number: int, _: FrameType | None) -> None:
+    if _first == signal.SIGINT:
         raise KeyboardInterrupt
-    raise SystemExit(128 + number)
+    raise SystemExit(128 + _first)
 
 
 def end_group(process: subprocess.Popen[Any], seconds: float) -> None:

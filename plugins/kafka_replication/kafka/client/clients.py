@@ -29,6 +29,7 @@ from kafka_replication.kafka.diagnosis import connect_diagnosis
 from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
 from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
 from kafka_replication.model.rights import Login, Side
+from kafka_replication.runtime import stopping
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
@@ -256,7 +257,11 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
-    """The reason why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises it."""
+    """The reason why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises it.
+
+    A signal that interrupted the producer is raised again.
+    """
+    stopping.raise_again(raised)
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return _copy(raised.args[0]) if reason is None else reason

@@ -21,6 +21,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition, readabl
 from kafka_replication.model.rights import Operation
 from kafka_replication.model.times import from_millis, to_text
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem
+from kafka_replication.runtime import stopping
 from kafka_replication.runtime.stall_clock import StallClock
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -148,7 +149,12 @@ def _ask_once(
         return failed
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = {ClientPartition(partition.topic, partition.partition): spec for partition in sorted(partitions)}
-    for client_partition, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
+    try:
+        futures = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout)
+    except SystemError as e:
+        stopping.raise_again(e)
+        raise
+    for client_partition, future in futures.items():
         partition = TopicPartition(client_partition.topic, client_partition.partition)
         try:
             answers[partition] = answer_of(future, timeout + 30)
