@@ -120,6 +120,10 @@ class Bench:
         """The source has three brokers, without proxies."""
         return replace(self, source=self.other("wide", _wide))
 
+    def with_fragile_target(self) -> Bench:
+        """The target has three brokers, without proxies, and a ledger of its own that has one replica."""
+        return replace(self, target=self.other("fragile", _fragile))
+
     def heal(self) -> None:
         self.source.heal()
         self.target.heal()
@@ -131,6 +135,12 @@ class Bench:
 
 def _wide(folder: Path, until_the_end: ExitStack) -> Side:
     cluster = KafkaCluster("wide", folder, 3, extra={"auto.leader.rebalance.enable": "false"})
+    until_the_end.enter_context(started(cluster))
+    return Side(cluster, [])
+
+
+def _fragile(folder: Path, until_the_end: ExitStack) -> Side:
+    cluster = KafkaCluster("fragile", folder, 3, extra=_EXTRA)
     until_the_end.enter_context(started(cluster))
     return Side(cluster, [])
 

@@ -80,7 +80,17 @@ def _split(record: Record) -> Sequence[Record]:
 
 _TOLD_APART = "it is told from duplicates when it is read back, with another message"
 _UNHEARD = "nobody hears of a refused record"
+HALF_DONE = (
+    "target-commit-partial",
+    "target-commit-partial-given-up",
+    "target-commit-partial-mending-killed",
+    "target-commit-partial-two-mend",
+    "target-commit-partial-dropped",
+    "target-end-lost",
+    "target-ledger-commit-partial",
+)
 WITHOUT_TRANSACTIONS = {
+    **dict.fromkeys(HALF_DONE, "no commit is partial, and the end of a log is lost in another way"),
     "target-coordinator-killed": "no transaction has one",
     "target-endtxn-answer-lost": "no transaction is ended",
     "target-foreign-writer": _TOLD_APART,
@@ -89,6 +99,7 @@ WITHOUT_TRANSACTIONS = {
 
 BY_KEY = {"partitioning": "by_key", "target_topics": {"partitions": 7}}
 OF_ONE_PARTITION = {
+    **dict.fromkeys(HALF_DONE, "their target has as many partitions as the source"),
     "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
     "source-partitions-added": "the target does not follow",
     "target-partitions-added": "it is refused, because keys would move",

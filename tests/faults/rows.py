@@ -7,6 +7,7 @@ from tests.faults import (
     data_rows,
     line_rows,
     our_rows,
+    partial_rows,
     profiles,
     sick_rows,
     source_rows,
@@ -18,6 +19,7 @@ ROWS = {
     row.name: row.under(profiles.current())
     for row in (
         *target_rows.ROWS,
+        *partial_rows.ROWS,
         *line_rows.ROWS,
         *source_rows.ROWS,
         *sick_rows.ROWS,

@@ -62,6 +62,9 @@ class FolderLedger:
     def undecided(self) -> set[PartitionKey]:
         return set()
 
+    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
+        return []
+
     def hidden(self) -> Mapping[TopicPartition, int]:
         return {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Place, Position, Receipt
@@ -11,6 +11,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter, Refused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record, size_of
 from kafka_replication.verification.digest import Fingerprint
@@ -175,6 +176,9 @@ class FolderSession:
         self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()
         self._position, self._chunk = position, None
+
+    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """A folder hides nothing."""
 
     def close(self) -> None:
         self.transaction.close()

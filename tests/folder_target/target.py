@@ -177,6 +177,12 @@ class FolderStanding:
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         return set()
 
+    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
+        return {}
+
+    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         return next((record[0] for record in content(self._journal, at, wanted)), None)
 

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from kafka_replication.model.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster
 from tests.support.audits import audit
+from tests.support.damage import forgotten
 from tests.support.scenario import Scenario, numbered, only, send
 from tests.support.waiting import wait_until
-
-
-@contextmanager
-def forgotten(scene: Scenario, cluster: KafkaCluster) -> Iterator[None]:
-    """What happens meanwhile to the topic's only partition is not on the disk afterwards."""
-    broker = cluster.brokers[0]
-    folder, backup = broker.data / f"{scene.topic}-0", scene.folder / "backup"
-    broker.stop()
-    shutil.copytree(folder, backup)
-    broker.start()
-    yield
-    broker.stop()
-    shutil.rmtree(folder)
-    shutil.copytree(backup, folder)
-    broker.start()
 
 
 def settle(scene: Scenario) -> None:

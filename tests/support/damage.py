@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from stack.kafka_cluster import KafkaCluster
 from tests.support.scenario import Scenario, numbered
 
 HEADER = 61  # bytes before a batch's first record
@@ -76,3 +78,20 @@ def healed(*damaged: Batch) -> Iterator[None]:
     yield
     for batch, content in zip(damaged, before, strict=True):
         batch.write(0, content)
+
+
+@contextmanager
+def forgotten(scene: Scenario, cluster: KafkaCluster) -> Iterator[None]:
+    """What happens meanwhile to the topic's partitions is not on the disk afterwards."""
+    broker = cluster.brokers[0]
+    backup = scene.folder / "backup"
+    broker.stop()
+    for folder in broker.data.glob(f"{scene.topic}-*"):
+        shutil.copytree(folder, backup / folder.name)
+    broker.start()
+    yield
+    broker.stop()
+    for folder in backup.iterdir():
+        shutil.rmtree(broker.data / folder.name)
+        shutil.copytree(folder, broker.data / folder.name)
+    broker.start()

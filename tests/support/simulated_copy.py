@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -11,14 +11,15 @@ from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.ledger.placement import KafkaSegments, Part, Placement, Segment
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Sink, SinkSession
-from kafka_replication.verification.verify import TargetReader, select_receipts
+from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.verify import PartDigest, TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s-orders", "t-orders")
@@ -315,6 +316,20 @@ class Engine:
 
 
 @dataclass
+class Shown:
+    """Counts what a `read_committed` reader sees. The simulation has no digests and no quarantine."""
+
+    target: Target
+
+    def read(self, part: Part, digest: Digest | None) -> PartDigest:
+        slots = self.target.log[part.first : part.until]
+        return PartDigest(sum(slot.state == "committed" and slot.record is not None for slot in slots), "")
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        raise NotImplementedError
+
+
+@dataclass
 class SimulatedSink:
     world: World
 
@@ -322,7 +337,7 @@ class SimulatedSink:
         return "it is simulated"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
-        raise NotImplementedError
+        return nullcontext(Shown(self.world.target))
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[Session]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.config.sections.failures import Failures, Policy
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.failures import FailureKind
 from tests.support.simulated_copy import World, assert_consistent, copier, opened, task, until_settled
 
@@ -131,3 +132,21 @@ def test_a_kind_with_the_policy_to_fail_fails_behind_others_that_are_set_aside()
     assert result.error == "the record at offset 6 is refused"
     assert world.target.visible() == [0, 1, 3, 4, 5]
     assert_consistent(world)
+
+
+def test_nothing_is_written_behind_a_committed_chunk_that_is_not_shown() -> None:
+    """Kafka completed its commit without its partition, and the abort of the next chunk dropped it there."""
+    world = World(list(range(9)), opened(), 3)
+
+    def drop(call: str) -> None:
+        if call == "copy_chunk" and len(world.target.visible()) == 6:
+            for slot in world.target.log:
+                if slot.record in (3, 4, 5):
+                    slot.state = "aborted"
+            raise Unreachable("orders-0: copy_chunk was not answered", "run again")
+
+    world.during = drop
+    result = copier(world).copy(task(0, 9))
+    assert result.error is not None and "[3, 6)" in result.error and result.retriable and result.sessions == 2
+    assert result.stop is not None and result.stop.error_id == "target-lost"
+    assert world.target.visible() == [0, 1, 2]

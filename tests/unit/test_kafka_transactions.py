@@ -6,8 +6,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_replication.config import Copy
+from kafka_replication.kafka.write.commit import Atomic
+from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.kafka.write.transactions import TransactionalProducer
-from kafka_replication.model.errors import OutOfTime, Stalled
+from kafka_replication.model.errors import OutOfTime, Stalled, TargetLost
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
@@ -53,3 +57,12 @@ def test_a_target_that_takes_nothing_is_named_after_the_stall_timeout(clock: lis
 def test_the_runs_time_ends_the_wait(clock: list[Queue]) -> None:
     with pytest.raises(OutOfTime):
         flush(clock, [90] * 9, Deadline(50.0))
+
+
+def test_a_chunk_below_the_one_before_it_shows_that_the_target_lost_its_end() -> None:
+    key = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
+    atomic = Atomic(TargetPartition(key=key, target={}, settings=Copy(), deadline=NEVER))
+    atomic.follows(10, None)
+    with pytest.raises(TargetLost, match="has the offset 8, but those before it reached up to 10"):
+        atomic.lies(2, 8, 9)
+    assert atomic.lies(2, 10, 11) == OffsetRange(10, 12)

@@ -41,13 +41,15 @@ REPAIR = (
     "find out who changed the ledger topics, or what restored an older state of them; then let the command show what the"
     " receipts prove, and write it: kafka-replication ledger orders-dr.yaml --repair"
 )
+MENDS = "a run copies it again where receipts prove what stood there and the source still has it; where it says that it cannot, "
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
     "target truncated": (
         Case(target={"orders": topic("orders", "t-orders", (0, 30, 30))}, positions=OPENED),
         State.TARGET_TRUNCATED,
         "orders-0: orders-0 on the target ends at 30, but our records were there up to 40: the target lost its last 10 offsets"
         " after they were copied",
-        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        MENDS
+        + "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
         f" topic: {RESET}",
     ),
     "target lost what was read back of a profile that may lose records": (
@@ -155,7 +157,8 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         State.TARGET_TRUNCATED,
         "orders-0: orders-2 on the target ends at 10, but our records were there up to 12: the target lost its last 2 offsets"
         " after they were copied",
-        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        MENDS
+        + "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
         f" topic: {RESET}",
     ),
     "source topic re-created": (

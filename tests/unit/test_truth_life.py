@@ -5,6 +5,8 @@ The target is simulated: a log of our records, markers, aborted records and reco
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
@@ -13,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries, of_receipts
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
@@ -21,6 +23,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.live import as_compared, plan
+from kafka_replication.planning.lost_end import NotProven, take_back
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.planning.target_retention import RemovalEvidence, Retention, expected_end, may_be_gone, removed
@@ -153,6 +156,8 @@ class Life(RuleBasedStateMachine):
     def run(self, leaves_aborted: bool) -> None:
         snapshot = self.snapshot()
         self.noted = snapshot.removed.get(KEY, self.noted)
+        if self.planned().state is State.TARGET_TRUNCATED:
+            self.mend()
         found = self.planned()
         if found.copy:
             if leaves_aborted:
@@ -219,12 +224,25 @@ class Life(RuleBasedStateMachine):
 
     # --- how it is done ---
 
+    def mend(self) -> None:
+        """The target lost its end: what cannot be proven to have stood there is left to a person."""
+        end = len(self.target.log)
+        with suppress(NotProven):
+            taken = take_back(KEY, self.view, self.read(), {0: end}, ("r", "t"))
+            self.receipts = [stored for stored in self.receipts if stored.receipt not in taken.deleted]
+            self.take(taken.entries)
+            for at in range(self.position.target_end, end):  # the rest of a chunk is aborted
+                self.target.log[at] = (ABORTED if self.target.log[at][0] == OURS else self.target.log[at][0], 0)
+
     def give_back(self, view: LedgerView, again: Coverage) -> None:
         entry = view.removed[KEY]
         cut = next((stored.receipt for stored in self.receipts if is_gone_in_part(stored.receipt, entry)), None)
         given = give_back(KEY, view, self.read().of(KEY, 1), again, self.remainder(cut, entry), ("r", "t"))
         self.receipts = [stored for stored in self.receipts if stored.receipt not in given.deleted]
-        for one in given.entries:
+        self.take(given.entries)
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        for one in entries:
             match one:
                 case Position():
                     self.position = one

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Placement
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.partitioning import KEEP
 from kafka_replication.sinks.port import Sink, SinkSession
 
@@ -30,6 +30,7 @@ class CopyTask:
     run_id: str
     most_failed: int = 0  # records of this generation that may be set aside in all, with those of earlier runs
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
+    missing: Coverage = field(default_factory=Coverage)  # what the target had lost before that, and is not copied now
     hands_over: bool = False  # records that its client would change are for another engine: see `OnlyAsStored`
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
@@ -17,14 +17,17 @@ from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
 from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
+from kafka_replication.ledger.view import lost_before
 from kafka_replication.model.errors import (
     AttemptsExhausted,
     Fenced,
     ForeignWriter,
     Refused,
     ReplicationError,
+    TargetLost,
     TooManyFailed,
     Unreachable,
+    VerificationFailed,
 )
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import now
@@ -66,12 +69,14 @@ class Copier:
     _turns: Turns = field(init=False)
     _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
     _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
+    _last: Receipt | None = field(init=False, default=None)  # the chunk that was committed last
+    _doubted: Receipt | None = field(init=False, default=None)  # the same, if an error followed
     _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
 
     def copy(self, task: CopyTask) -> CopyResult:
         """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
         started = self._moved = time.monotonic()
-        self._at, self._attempts = (task.range.from_, ""), 0
+        self._at, self._attempts, self._last, self._doubted = (task.range.from_, ""), 0, None, None
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
         self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact)
         self._aside = SetAside(
@@ -121,6 +126,7 @@ class Copier:
                 self._copy_before(task, refused.offset)
                 raise
             except Unreachable as e:
+                self._doubted = self._last
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
@@ -189,6 +195,7 @@ class Copier:
             assert position is not None
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
+            self._check_last(task)
             while left := position.left_of(task.range):
                 if (first := self._part(left[0])) is None:
                     self._turns.ended(left[0].from_)
@@ -197,6 +204,22 @@ class Copier:
                 with self._noting_where(first, target):
                     position = self._chunk(task, source, target, first, position)
         return True
+
+    def _check_last(self, task: CopyTask) -> None:
+        """Raise TargetLost if the chunk before an error is not there, although its commit succeeded. Nothing is written
+        behind it then, so that it can be copied again in order.
+
+        A broker that was away at its commit may have dropped it when the error ended the chunk after it.
+        """
+        doubted, self._doubted = self._doubted, None
+        if doubted is None or not doubted.parts:
+            return
+        with suppress(VerificationFailed), self.sink.verifier(task.key) as reader:  # the log may begin behind it now
+            if all(reader.read(part, None).count < part.count for part in doubted.parts):
+                raise TargetLost(
+                    f"{task.key.source} {doubted.range}: the target does not show what was committed there",
+                    "run again, which copies it again",
+                )
 
     def _part(self, left: OffsetRange) -> OffsetRange | None:
         """The part of ``left`` that this session copies; None if that is for another engine."""
@@ -240,6 +263,7 @@ class Copier:
         receipt = self._receipt(task, chunk, throttled)
         moved = moved.counting(receipt)
         target.commit(moved, receipt)
+        self._last = receipt
         failpoints.reached("P3")
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
@@ -297,7 +321,7 @@ def _check_target(task: CopyTask, target: SinkSession, position: Position) -> No
 
 
 def _check_position(task: CopyTask, position: Position | None) -> None:
-    """Raise Refused if the ledger's position does not fit the plan."""
+    """Raise Refused or TargetLost if the ledger's position does not fit the plan."""
     at = task.key.source
     if position is None:
         raise Refused(
@@ -318,4 +342,9 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
             f"{at}: the ledger's position is {position.next_offset}, but it was {planned} when {task.range} was"
             " planned: the ledger went back to an older state",
             "find out why the ledger topics are in an older state, then plan again",
+        )
+    if lost := lost_before(position, task.range, task.missing):
+        raise TargetLost(
+            f"{at}: the target has lost {lost} since {task.range} was planned; that has to be copied first",
+            "run again; in Airflow, clear the task plan of this run",
         )

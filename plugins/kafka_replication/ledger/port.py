@@ -64,6 +64,9 @@ class Ledger(Protocol):
         about to commit it.
         """
 
+    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
+        """The entries of these keys that are in open transactions: the newest of each kind. Raises LedgerUnreadable."""
+
     def hidden(self) -> Mapping[TopicPartition, int]:
         """The partitions of the ledger in which any transaction is open now, and the offset where the first one begins:
         entries behind it are not seen.

@@ -8,7 +8,7 @@ from typing import Final
 
 from kafka_replication.ledger.entries import Deleted, Gap, Handled, Position, Removed, Start, Verified
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.offsets import Coverage, OffsetRange
 
 NONE: Final = "none"  # the level of what was not verified
 ASIDE: Final = ("quarantined", "skipped")
@@ -219,3 +219,20 @@ class LedgerView:
 
 def _united(coverages: Iterable[Coverage]) -> Coverage:
     return Coverage.of(range_ for coverage in coverages for range_ in coverage)
+
+
+def copied_until(position: Position) -> int:
+    """The next source offset to copy. It is below ``next_offset`` if the target lost the copies before that."""
+    next_ = position.next_offset
+    holes = position.left_of(OffsetRange(min(position.start, next_), next_))
+    return holes[-1].from_ if holes and holes[-1].until == next_ else next_
+
+
+def lost_before(position: Position, wanted: OffsetRange, known: Coverage) -> Coverage:
+    """The offsets that the target lost and that a copy of ``wanted`` would leave behind newer ones. ``known``: it was
+    planned to do so.
+    """
+    if wanted.until <= position.next_offset:
+        return Coverage()
+    lost = OffsetRange(copied_until(position), position.next_offset)
+    return Coverage.of([lost]).subtract(known).subtract(Coverage.of([wanted]))

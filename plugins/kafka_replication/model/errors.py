@@ -16,6 +16,7 @@
     |   |-- LedgerUnreadable  an entry this version cannot read
     |   |-- PlanUnreadable    a stored plan this version cannot read
     |   |-- ForeignWriter     the target holds records that the ledger does not know
+    |   |   `-- TargetLost    it lost records of ours, or does not show them     retriable
     |   |-- VerificationFailed  the copy differs from its receipt
     |   |   `-- ReceiptsExpired  the receipts of an unverified range were deleted by age
     |   `-- StaleWriter       another run moved the stored watermark
@@ -171,6 +172,13 @@ class ForeignWriter(Refused):
     """The target partition has records that the ledger does not know, or lacks records that it knows."""
 
     id = "foreign-writer"
+
+
+class TargetLost(ForeignWriter):
+    """The target no longer has records of ours, or does not show them. The next run mends it, if it can."""
+
+    id = "target-lost"
+    retriable = True
 
 
 class VerificationFailed(Refused):

@@ -12,8 +12,8 @@ from typing import Any
 from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.delivery import LOSSY
+from kafka_replication.ledger.view import LedgerView, copied_until
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import gaps, partitioning_changes, refusals, target_retention
@@ -177,11 +177,15 @@ class Planner:
         return self.work(key, position, source)
 
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
-        copy = self.next_range(key, position.next_offset, source)
+        log_start = source.offsets(key.source.partition).log_start
+        # What the target lost at its end comes first, so that the order is kept; unless the source lost it since, too.
+        first = copied_until(position)
+        copy = self.next_range(key, first if first >= log_start else position.next_offset, source)
         copied = self.ledger.pending(key)
         removed, missed = self.ledger.gone(key), self.ledger.missed(key)
+        if copy:
+            missed = missed.subtract(Coverage.of([copy]))
         state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
-        log_start = source.offsets(key.source.partition).log_start
         remedy = target_retention.remedy(key, missed, copied, log_start) if missed else ""
         gone = {"removed": removed, "missed": missed, "remedy": remedy}
         return self.entry(
@@ -308,7 +312,8 @@ class Planner:
                 ours = self.ledger.judged_until(key, position.generation) or 0
             end = target.offsets(number).high_watermark if ours else 0
             if end < ours:
-                return refusals.target_truncated(key, number, ours, end)
+                mends = position.delivery == self.replication.delivery == EXACTLY_ONCE
+                return refusals.target_truncated(key, number, ours, end, mends=mends)
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])
         return None

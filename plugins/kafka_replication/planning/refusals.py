@@ -92,13 +92,19 @@ def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
     )
 
 
-def target_truncated(key: PartitionKey, number: int, ours: int, end: int) -> Refusal:
-    at = TopicPartition(key.target_topic, number)
+def target_truncated(key: PartitionKey, number: int, ours: int, end: int, *, mends: bool) -> Refusal:
+    """``mends``: a run copies it again by itself, if it can."""
+    at, run = TopicPartition(key.target_topic, number), ""
+    if mends:
+        run = (
+            "a run copies it again where receipts prove what stood there and the source still has it; where it says"
+            " that it cannot, "
+        )
     return Refusal(
         State.TARGET_TRUNCATED,
         f"{key.source}: {at} on the target ends at {end}, but our records were there up to {ours}: the target lost its"
         f" last {ours - end} offsets after they were copied",
-        "find out what truncated or restored it (unclean leader election, restored disk); then re-create"
+        f"{run}find out what truncated or restored it (unclean leader election, restored disk); then re-create"
         f" {key.target_topic} and reset the topic: {reset_command(key)}",
     )
 

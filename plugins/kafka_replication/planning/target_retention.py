@@ -97,15 +97,8 @@ class RemovalEvidence:
 def removed(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Removed:
     """The present entry about this key."""
     position = view.positions[key]
-    earlier = view.removal(key, position.generation) or Removed(
-        generation=position.generation,
-        target_start=0,
-        coverage=Coverage(),
-        unexplained=Coverage(),
-        again=Coverage(),
-        passed=0,
-        run_id=evidence.run_id,
-        time=evidence.time,
+    earlier = view.removal(key, position.generation) or nothing_removed(
+        position.generation, evidence.run_id, evidence.time
     )
     gone = _gone(key, view, evidence).subtract(earlier.coverage)
     return replace(
@@ -116,6 +109,20 @@ def removed(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> R
         run_id=evidence.run_id,
         time=evidence.time,
         receipts_from=_first_that_stays(key, position.generation, evidence),
+    )
+
+
+def nothing_removed(generation: int, run_id: str, time: str) -> Removed:
+    """The entry about a partition of which every copy is there."""
+    return Removed(
+        generation=generation,
+        target_start=0,
+        coverage=Coverage(),
+        unexplained=Coverage(),
+        again=Coverage(),
+        passed=0,
+        run_id=run_id,
+        time=time,
     )
 
 

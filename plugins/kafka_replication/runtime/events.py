@@ -19,6 +19,8 @@ class Event(StrEnum):
     COPY_SESSION_ENDED = "copy-session-ended"
     COPY_FAILED = "copy-failed"
     PROGRESS = "progress"
+    MENDED = "mended"
+    NOT_MENDED = "not-mended"
     THROTTLED = "throttled"
     ALERT = "alert"
     ALERT_NOT_DELIVERED = "alert-not-delivered"

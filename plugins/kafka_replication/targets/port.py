@@ -147,6 +147,16 @@ class Standing(Protocol):
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those in which a session that is not over hides records from readers."""
 
+    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
+        """The ids of the sessions and writers that hide records in this partition, and the offset where that begins.
+        Empty if the target cannot tell, or is of a kind that hides nothing.
+        """
+
+    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of each log, where it is certain that no other part of the target has more of it; without the others,
+        and empty for a kind of target whose logs never lose their ends.
+        """
+
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         """The offset of the first record in ``wanted``, or None."""
 
@@ -191,6 +201,12 @@ class EntrySession(Protocol):
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""
+
+    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """End what an earlier session of this key left open in these partitions of the target: shown to readers
+        together with the entries that ``write`` adds to the transaction, or dropped if it is None. Call it after this
+        session has committed something. Raises what `TransactionPort` does.
+        """
 
     def close(self) -> None:
         """Give up what is not committed. Never raises."""

@@ -23,6 +23,7 @@ from kio.static.primitive import i8, i16, i32
 from kafka_replication.wire.connection import Connection
 
 _OF_TRANSACTIONS = i8(1)
+ONGOING = "Ongoing"
 
 
 def find_coordinator(connection: Connection, transactional_id: str) -> FindCoordinatorResponse:
@@ -60,25 +61,25 @@ def abort(connection: Connection, transactional_id: str, producer_id: int, epoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A transaction as its coordinator describes it."""
+    """A transaction as its coordinator describes it. The times are those of one in state `ONGOING`."""
 
     transactional_id: str
     state: str
-    begun: datetime
-    timeout: timedelta
+    begun: datetime | None = None
+    timeout: timedelta | None = None
 
 
-def first_open(leader: Connection, topic: str, partition: int) -> int | None:
-    """The id of the producer whose open transaction begins first in this partition, from the partition's leader; None
-    if there is none. Brokers before 3.0 close the connection.
+def open_in(leader: Connection, topic: str, partition: int) -> dict[int, int]:
+    """The ids of the producers with an open transaction in this partition, from the partition's leader, each with the
+    offset where that begins. The first one to begin comes first. Brokers before 3.0 close the connection.
     """
     asked = TopicRequest(name=TopicName(topic), partition_indexes=(i32(partition),))
     response = leader.ask(DescribeProducersRequest(topics=(asked,)), DescribeProducersResponse)
     with leader.understanding():
         producers = response.topics[0].partitions[0].active_producers
     inside = [producer for producer in producers if producer.current_txn_start_offset >= 0]
-    first = min(inside, key=lambda producer: producer.current_txn_start_offset, default=None)
-    return None if first is None else int(first.producer_id)
+    inside.sort(key=lambda producer: producer.current_txn_start_offset)
+    return {int(producer.producer_id): int(producer.current_txn_start_offset) for producer in inside}
 
 
 def transaction_of(broker: Connection, producer_id: int) -> Described | None:
@@ -86,9 +87,12 @@ def transaction_of(broker: Connection, producer_id: int) -> Described | None:
     listed = broker.ask(
         ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
     )
-    ids = tuple(one.transactional_id for one in listed.transaction_states)
-    if not ids:
+    found = next(iter(listed.transaction_states), None)
+    if found is None:
         return None
+    if found.transaction_state != ONGOING:  # kio cannot read the start time of one that has ended
+        return Described(transactional_id=str(found.transactional_id), state=found.transaction_state)
+    ids = (found.transactional_id,)
     response = broker.ask(DescribeTransactionsRequest(transactional_ids=ids), DescribeTransactionsResponse)
     for one in response.transaction_states:
         if not one.error_code:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
@@ -14,6 +14,7 @@ from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, Posi
 from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Position, Receipt, Verified
+from kafka_replication.ledger.newest import NewestEntry
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key, verified_key
@@ -93,7 +94,14 @@ class KafkaLedger:
         return {at.partition: offset for at, offset in stable.items()}
 
     def undecided(self) -> set[PartitionKey]:
-        return self._positions.undecided() | self._receipts.undecided() if self.exists() else set()
+        return {newest.key for newest in self._undecided()}
+
+    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
+        return [(newest.key, newest.entry()) for newest in self._undecided()]
+
+    def _undecided(self) -> Iterator[NewestEntry]:
+        for reader in (self._positions, self._receipts) if self.exists() else ():
+            yield from reader.undecided()
 
     def hidden(self) -> Mapping[TopicPartition, int]:
         if not self.exists():

@@ -97,12 +97,12 @@ class TopicReader:
         stable, ends = offsets.last_stable(self._admin, all_), offsets.high_watermarks(self._admin, all_)
         return {at: OffsetRange(stable[at], ends[at]) for at in all_ if stable[at] < ends[at]}
 
-    def undecided(self) -> set[PartitionKey]:
-        """Keys with an entry above the last stable offset: its transaction, or an earlier one, is still open."""
+    def undecided(self) -> NewestEntries:
+        """The entries above the last stable offset: their transaction, or an earlier one, is still open."""
         newest = NewestEntries(self._replication)
         for message in self.read_uncommitted({at.partition: range_ for at, range_ in self.hidden().items()}):
             _add(newest, message)
-        return {entry.key for entry in newest}
+        return newest
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import to_text
 
 if TYPE_CHECKING:
-    from kafka_replication.wire.connection import Connection
     from kafka_replication.wire.transactions import Described
 
 log = logging.getLogger(__name__)
@@ -62,9 +61,37 @@ def named(admin: AdminClient, partition: TopicPartition) -> str:
         return ""
 
 
+def owners(admin: AdminClient, partition: TopicPartition) -> dict[str, int]:
+    """The transactional ids with an open transaction in this partition, each with the offset where that begins there;
+    without those that no coordinator knows or shows. Empty if brokers do not tell. Never raises.
+    """
+    try:
+        open_ = _open_in(admin, partition)
+        return {one.transactional_id: begins for _, begins, one in open_ if one is not None}
+    except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
+        log.warning("%s: whose transaction is open in it was not found out: %s", partition, e)
+        return {}
+
+
 def _described(admin: AdminClient, partition: TopicPartition) -> str:
-    if not isinstance(admin, ReportingAdmin):
+    first = next(_open_in(admin, partition), None)
+    if first is None:
         return ""
+    producer, _, described = first
+    if described is not None:
+        return _text(described, producer)
+    return (
+        f"producer id {producer}, which no coordinator shows this login: its owner is somebody else, or the"
+        " transaction hangs and never ends by itself"
+    )
+
+
+def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[int, int, Described | None]]:
+    """Each producer with an open transaction in the partition: its id, the offset where that begins, and what the
+    coordinator says of it.
+    """
+    if not isinstance(admin, ReportingAdmin):
+        return
     from kafka_replication.kafka.client.login import security_of
     from kafka_replication.wire import transactions
     from kafka_replication.wire.connection import Connection
@@ -76,25 +103,24 @@ def _described(admin: AdminClient, partition: TopicPartition) -> str:
         address = cluster.brokers[broker]
         return Connection(str(address.host), int(address.port), security, ANSWER)
 
+    def described(producer: int) -> Described | None:
+        for broker in cluster.brokers:
+            with connect(broker) as connection:
+                if (found := transactions.transaction_of(connection, producer)) is not None:
+                    return found
+        return None
+
     with connect(leader) as connection:
-        producer = transactions.first_open(connection, partition.topic, partition.partition)
-    if producer is None:
-        return ""
-    for broker in cluster.brokers:
-        with connect(broker) as connection:
-            if (described := transactions.transaction_of(connection, producer)) is not None:
-                return _text(described, producer)
-    return (
-        f"producer id {producer}, which no coordinator shows this login: its owner is somebody else, or the"
-        " transaction hangs and never ends by itself"
-    )
+        producers = transactions.open_in(connection, partition.topic, partition.partition)
+    for producer, begins in producers.items():
+        yield producer, begins, described(producer)
 
 
 def _text(described: Described, producer: int) -> str:
     whose = replication_of(described.transactional_id)
     owner = f"replication {whose}" if whose else "none of our replications"
     text = f"transactional id {described.transactional_id} ({owner}), producer id {producer}"
-    if described.state != "Ongoing":  # the markers of its end are not written everywhere yet
+    if described.begun is None or described.timeout is None:  # the markers of its end are not written everywhere yet
         return f"{text}, in state {described.state}"
     end = to_text(described.begun + described.timeout + SWEEP)
     return f"{text}, open since {to_text(described.begun)}; if nobody ends it, brokers abort it by {end}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.kafka.read.cursor import Cursor, first_record
 from kafka_replication.kafka.write.transactions import longest_wait
 from kafka_replication.model.keys import consumer_group
@@ -46,6 +46,14 @@ class KafkaStanding:
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         there = offsets.all_three(self._admin(), wanted, self._patience)
         return {at for at, log in there.items() if isinstance(log, PartitionOffsets) and log.is_hiding}
+
+    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
+        return open_transactions.owners(self._admin(), at)
+
+    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        from kafka_replication.kafka.metadata.certain_ends import certain_ends  # only after a loss
+
+        return certain_ends(self._config, self._admin(), wanted, self._patience.request)
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         return first_record(self._config, self._group, at, wanted)

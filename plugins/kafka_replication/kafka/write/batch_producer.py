@@ -73,9 +73,14 @@ class BatchLane:
         target: clients.ClientConfig,
         transaction: TransactionalProducer,
         stored: tuple[TopicPartition, int],
+        *,
+        at: TopicPartition | None = None,
     ) -> None:
-        """``stored``: where a ledger entry lies that this session's producer wrote."""
+        """``stored``: where a ledger entry lies that this session's producer wrote. ``at``: the partition to write to;
+        None: the key's own.
+        """
         self._key, self._target, self._transaction, self._stored = key, target, transaction, stored
+        self._at = at or key.target
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
         self._under_way = deque[Batch]()
@@ -98,7 +103,7 @@ class BatchLane:
 
     @cached_property
     def _leader(self) -> Connection:
-        return connect(self._target, self._key.target, self._transaction.seconds_left)
+        return connect(self._target, self._at, self._transaction.seconds_left)
 
     @cached_property
     def _coordinator(self) -> Connection:
@@ -108,8 +113,7 @@ class BatchLane:
 
     @cached_property
     def _requests(self) -> producing.Requests:
-        key = self._key
-        return producing.Requests(key.transactional_id, key.target_topic, key.target.partition, WAIT)
+        return producing.Requests(self._key.transactional_id, self._at.topic, self._at.partition, WAIT)
 
     def writer(self, check_between: Callable[[int], None]) -> BatchWriter:
         """The writer of the next chunk. ``check_between`` raises ForeignWriter if a foreign record lies below a target
@@ -126,6 +130,12 @@ class BatchLane:
         while len(self._under_way) >= UNDER_WAY:
             self._check(self._acknowledged(), "sending")
         self._send(batch)
+
+    def join(self) -> None:
+        """Make the partition a part of the open transaction without a record. What an earlier transaction of this
+        producer left open there ends with this one, too.
+        """
+        self._begin()
 
     def finish(self) -> OffsetRange:
         """Wait until all is acknowledged. The target offsets of all that was sent since the last commit."""
@@ -164,11 +174,10 @@ class BatchLane:
             producing.answer(self._leader)
 
     def _begin(self) -> None:
-        key = self._key
         self._open = True  # also if the answer is lost
         error = _when_ready(
             lambda: transactions.add_partition(
-                self._coordinator, key.transactional_id, *self._identity, key.target_topic, key.target.partition
+                self._coordinator, self._key.transactional_id, *self._identity, self._at.topic, self._at.partition
             )
         )
         self._check(error, "beginning a transaction")
@@ -201,7 +210,7 @@ class BatchLane:
             self._first = self._end = int(answer.base_offset)
         if answer.base_offset != self._end:
             raise ForeignWriter(
-                f"{self._key.target} on the target holds records of another writer between ours, before offset"
+                f"{self._at} on the target holds records of another writer between ours, before offset"
                 f" {answer.base_offset}",
                 ONE_WRITER,
             )

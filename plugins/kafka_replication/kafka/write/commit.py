@@ -8,11 +8,11 @@ from dataclasses import replace
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
-from kafka_replication.kafka.write.target_partition import TargetPartition
+from kafka_replication.kafka.write.target_partition import RUN_AGAIN, TargetPartition
 from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
-from kafka_replication.model.errors import Fenced
+from kafka_replication.model.errors import Fenced, TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import RefusedAt
 
@@ -79,7 +79,15 @@ class Atomic:
 
     def check_between(self, first: int) -> None:
         """Raise ForeignWriter if a foreign record lies between our last commit and this target offset."""
-        if first > self._known + self._marker:  # more than our control record lies between
+        follows = self._known + self._marker
+        if first < follows:
+            at = self.target_partition.key.target
+            raise TargetLost(
+                f"{at} on the target lost its end while we wrote: a record of ours has the offset {first}, but those"
+                f" before it reached up to {follows}",
+                RUN_AGAIN,
+            )
+        if first > follows:  # more than our control record lies between
             self.target_partition.refuse_foreign_records(self._known, first)
 
     def commit(self, position: Position, receipt: Receipt) -> None:

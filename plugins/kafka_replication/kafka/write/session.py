@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from kafka_replication.kafka.write.commit import Commit
 from kafka_replication.kafka.write.target_partition import TargetPartition, check_end
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
+from kafka_replication.model.offsets import TopicPartition
 
 
 class PartitionSession:
@@ -63,6 +67,27 @@ class PartitionSession:
         self.ledger.write(self.transaction, self.key, position)
         self.ledger.write(self.transaction, self.key, decided)
         self.transaction.commit()
+
+    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet."""
+        from kafka_replication.kafka.write.batch_producer import BatchLane  # only who mends something loads it
+
+        transaction, target = self.transaction, self.target_partition.target
+        assert isinstance(transaction, TransactionalProducer)
+        lanes = [BatchLane(self.key, target, transaction, transaction.stored(), at=at) for at in left_open]
+        transaction.begin()
+        try:
+            if write is not None:
+                write()
+            for lane in lanes:
+                lane.join()
+            if write is not None:
+                transaction.commit()
+                for lane in lanes:
+                    lane.committed()
+        finally:
+            for lane in lanes:
+                lane.close()
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""

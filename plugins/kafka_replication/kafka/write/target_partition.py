@@ -15,20 +15,22 @@ from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.kafka.write.transactions import longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ForeignWriter
+from kafka_replication.model.errors import ForeignWriter, TargetLost
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
 
+RUN_AGAIN = "run again: what the receipts prove is copied again, or the run says why not; find out what truncated it"
+
 
 def check_end(at: TopicPartition, end: int, ours: int) -> None:
-    """Raise ForeignWriter if a target partition that ``end``s here does not have all of our records, which were there
-    up to ``ours``.
+    """Raise TargetLost if a target partition that ``end``s here does not have all of our records, which were there up
+    to ``ours``.
     """
     if end < ours:
-        raise ForeignWriter(
+        raise TargetLost(
             f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
-            "find out what truncated or restored it; replicate again under another name to an empty topic",
+            RUN_AGAIN,
         )
 
 

@@ -81,6 +81,10 @@ class TransactionalProducer(Sender):
         write()
         self.flush()
         self._end()
+        return self.stored()
+
+    def stored(self) -> tuple[TopicPartition, int]:
+        """The place of the ledger entry of this session that was acknowledged last. Raises Unreachable."""
         if not self._stored:
             raise Unreachable(f"{self.what}: the target did not tell where it stored a ledger entry", "run again")
         return self._stored[-1]
@@ -130,7 +134,7 @@ class TransactionalProducer(Sender):
     def commit(self) -> None:
         """Commit the transaction. Retriable errors are retried, bounded. Any other error leaves the outcome unknown."""
         self.flush()
-        failpoints.reached("P2")
+        failpoints.reached("P2", self.what)
         self._end()
 
     def _end(self) -> None:

@@ -104,6 +104,21 @@ def give_back(
         offsets = offsets.add(OffsetRange(remainder.chunk.from_, remainder.first))
         deleted += [receipt for receipt in cut if receipt.range == remainder.chunk]
         new.append(remainder.receipt)
+    changed = without(key, view, offsets, deleted, entry, stamp)
+    return GivenBack(offsets, (*changed, *new), tuple(deleted), left_over)
+
+
+def without(
+    key: PartitionKey,
+    view: LedgerView,
+    offsets: Coverage,
+    deleted: Iterable[Receipt],
+    entry: Removed,
+    stamp: tuple[str, str],
+) -> tuple[Entry, ...]:
+    """The entries about the key, the position first, once these offsets and receipts are taken out of them. ``entry``
+    is the one that notes it, as it is before. ``stamp`` is run id and time.
+    """
     run_id, time = stamp
     noted = replace(
         entry,
@@ -114,14 +129,8 @@ def give_back(
         run_id=run_id,
         time=time,
     )
-    changed = (
-        _without(position, offsets, deleted),
-        *_verified(key, view, offsets),
-        *_decisions(key, view, offsets),
-        noted,
-        *new,
-    )
-    return GivenBack(offsets, changed, tuple(deleted), left_over)
+    position = _without(view.positions[key], offsets, deleted)
+    return (position, *_verified(key, view, offsets), *_decisions(key, view, offsets), noted)
 
 
 def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], remainder: Remainder | None) -> None:

@@ -19,6 +19,7 @@ from kafka_replication.planning.backfill.backfill_plan import raise_refused
 from kafka_replication.planning.changes import changes
 from kafka_replication.planning.checks import preflight, rights
 from kafka_replication.planning.live import as_compared, own, refuse_occupied
+from kafka_replication.planning.lost_end import taken_back_since
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
@@ -28,6 +29,7 @@ from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
 from kafka_replication.runs.plan.looking import asked, log_findings, look, raise_findings, to_look_at
+from kafka_replication.runs.plan.mending import Mended, mend
 from kafka_replication.runs.plan.previewing import with_missing_rights
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.target_topics import create_quarantine, create_targets
@@ -65,11 +67,19 @@ def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Pla
     try:
         run.check_pipeline()
         partitioner.check(run.replication.placing)
-        fence_stale_producers(run)
+        mended = fence_stale_producers(run)
         stored, outdated = planned_before(run)
-        return stored if stored is not None else store_plan(run, kind, plan_(), outdated)
+        return stored if stored is not None else store_plan(run, kind, _saying(plan_(), mended), outdated)
     except NotAuthorized as error:
         raise with_missing_rights(run, error) from error
+
+
+def _saying(planned: Planned, mended: Mapping[PartitionKey, str]) -> Planned:
+    """The plan with notes about what was mended in the ledger."""
+    if not mended:
+        return planned
+    partitions = tuple(Mended(world=planned.world, done=mended).noted(one) for one in planned.plan.partitions)
+    return replace(planned, plan=replace(planned.plan, partitions=partitions))
 
 
 def _held(run: LeasedRun, run_plan: Plan) -> Plan:
@@ -113,6 +123,10 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     key = next(reset, None)
     if key is not None:
         log.warning("run %s was planned before %s was reset; planning it again", run.run_id, key)
+        return None, stored.plan
+    if (key := taken_back_since(plan, view)) is not None:
+        message = "run %s was planned before the target lost the end of %s; planning it again"
+        log.warning(message, run.run_id, key)
         return None, stored.plan
     log.info("run %s was planned before; continuing with its plan", run.run_id)
     return plan, None
@@ -174,6 +188,10 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     world = _with_topics(run, demand, world)
     if before is None or before.world is not world:
         before = defended(run, demand.plan(run, world, demand.ranges(run, world)))
+    mended = mend(run, before.plan, world)
+    if mended.done:
+        world = mended.world
+        before = defended(run, demand.plan(run, world, before.ranges))
     opening = before.opening or before.plan
     if not demand.opens_live:
         raise_refused(opening)  # before one is opened, at the start of its range
@@ -183,7 +201,7 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     run_plan = _refusing(planned.plan, refused)
     if demand.whole:
         raise_refused(run_plan)
-    noted = tuple(_noted(partition, notes) for partition in run_plan.partitions)
+    noted = tuple(_noted(mended.noted(partition), notes) for partition in run_plan.partitions)
     return replace(planned, plan=replace(run_plan, partitions=noted))
 
 

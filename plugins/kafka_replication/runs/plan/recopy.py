@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.kafka.read.scan import headers_of, offset_of
-from kafka_replication.ledger.entries import Receipt, Removed
+from kafka_replication.ledger.entries import Entry, Receipt, Removed
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused, ReplicationError
@@ -26,6 +26,7 @@ from kafka_replication.verification.digest import DIGEST_KIND, BatchDigest, Fing
 from kafka_replication.verification.digests import RecordDigest, digest_for, equals
 
 log = logging.getLogger(__name__)
+_QUEUED = 10_000  # entries; the producer's queue is bounded
 
 
 def offsets_to_copy_again(
@@ -87,16 +88,20 @@ def _write(session: EntrySession, given: GivenBack) -> None:
     """The receipts go last: after a crash without transactions, what was already given back tells which are left over.
     Without them nothing would tell what is gone, or how many records of it were set aside.
     """
-    transaction, ledger = session.transaction, session.ledger
-    transaction.begin()
-    if given.offsets:
-        for entry in sorted(given.entries, key=lambda entry: not isinstance(entry, Receipt)):
-            ledger.write(transaction, session.key, entry)
-    for number, receipt in enumerate((*given.deleted, *given.left_over), 1):
-        ledger.delete(transaction, session.key, receipt)
-        if number % 10_000 == 0:  # the producer's queue is bounded
-            transaction.flush()
-    transaction.commit()
+    entries = sorted(given.entries, key=lambda entry: not isinstance(entry, Receipt)) if given.offsets else ()
+    session.transaction.begin()
+    add_entries(session, entries, (*given.deleted, *given.left_over))
+    session.transaction.commit()
+
+
+def add_entries(session: EntrySession, entries: Iterable[Entry], deleted: Iterable[Receipt]) -> None:
+    """Add the entries to the open transaction of the session, then the deletion of these receipts."""
+    for entry in entries:
+        session.ledger.write(session.transaction, session.key, entry)
+    for number, receipt in enumerate(deleted, 1):
+        session.ledger.delete(session.transaction, session.key, receipt)
+        if number % _QUEUED == 0:
+            session.transaction.flush()
 
 
 def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], entry: Removed) -> Remainder | None:

@@ -197,6 +197,7 @@ class _Work:
             generation=planned.generation,
             run_id=self._run.run_id,
             position=planned.position,
+            missing=planned.missed,
             most_failed=self._most_failed(planned.key, planned.copy.span),
         )
         return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))

@@ -1,0 +1,142 @@
+"""Takes the last copies of a partition out of the ledger, because the target lost them or does not show them. Pure.
+
+The receipts say where each copy stood. So the ledger then describes the target, and the source offsets are copied again
+in their order, before newer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kafka_replication.ledger.entries import Entry, Gap, Handled, Position, Receipt
+from kafka_replication.ledger.placement import Part, ends_of
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.view import LedgerView, lost_before
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.planning.backfill.recopy import without
+from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.target_retention import nothing_removed
+
+
+class NotProven(Exception):
+    """The reason, as text for people, why the ledger cannot be brought in line with the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenBack:
+    """``entries`` to write and receipts to delete, so that these source offsets are to be copied again. ``before`` has
+    all entries as they were.
+    """
+
+    offsets: Coverage
+    entries: tuple[Entry, ...]
+    deleted: tuple[Receipt, ...]
+    before: tuple[Entry, ...]
+
+
+def take_back(
+    key: PartitionKey, view: LedgerView, receipts: Receipts, ends: Mapping[int, int], stamp: tuple[str, str]
+) -> TakenBack:
+    """Take back every chunk that reaches above one of these ends of target partitions. ``receipts`` has at least all of
+    these chunks. ``stamp`` is run id and time.
+
+    Raises NotProven.
+    """
+    position = view.positions[key]
+    known = receipts.of(key, position.generation)
+    lost = [
+        receipt for receipt in known if any(part.until > ends.get(part.partition, part.until) for part in receipt.parts)
+    ]
+    _check(key, view, receipts, lost, ends)
+    offsets = Coverage.of(receipt.range for receipt in lost)
+    entry = view.removal(key, position.generation) or nothing_removed(position.generation, *stamp)
+    first, *others = without(key, view, offsets, lost, entry, stamp)
+    assert isinstance(first, Position)
+    verified, decided = view.verified.get(key), view.handled_in(key, position.generation)
+    return TakenBack(
+        offsets=offsets,
+        entries=(_ending(first, key, _new_ends(lost, ends)), *others),
+        deleted=tuple(lost),
+        before=(position, *([verified] if verified else []), *decided, entry, *lost),
+    )
+
+
+def _check(
+    key: PartitionKey, view: LedgerView, receipts: Receipts, lost: Collection[Receipt], ends: Mapping[int, int]
+) -> None:
+    position = view.positions[key]
+    removal = view.removal(key, position.generation)
+    if any(receipt.delivery != EXACTLY_ONCE for receipt in lost) or position.delivery != EXACTLY_ONCE:
+        raise NotProven("a part of it was copied without transactions")
+    proven, ours = ends_of(part for receipt in lost for part in receipt.parts), position.ends(key.source.partition)
+    if any(proven.get(number) != ours[number] for number, end in ends.items() if ours[number] > end):
+        raise NotProven("the receipts do not say what stood at the end of the target")
+    if receipts.incomplete(key) and len(lost) == len(receipts.of(key, position.generation)):
+        raise NotProven("receipts of a part of it have expired")
+    if removal is not None and any(end < removal.start(number) for number, end in ends.items()):
+        raise NotProven("it ends below the offsets that its retention has removed")
+    handled = (part for entry in view.handled_in(key, position.generation) for part in entry.parts)
+    retried = view.decided(key, position.generation, "retried")
+    if any(part.until > ends.get(part.partition, part.until) for part in handled) or any(
+        retried.within(receipt.range) for receipt in lost
+    ):
+        raise NotProven("it has records that were set aside and retried")
+
+
+def counts(
+    key: PartitionKey,
+    hidden: Collection[Entry],
+    view: LedgerView,
+    receipts: Collection[Receipt],
+    stands: Callable[[Part], bool],
+) -> bool:
+    """True if the ``hidden`` entries of the key belong to a transaction that was committed, or may count as committed.
+
+    Kafka ended it everywhere but in the partition of these entries, and a transaction has one outcome: what the
+    partitions show in which it ended tells it. If none of them shows it, nobody has seen anything of it, and it may
+    count as aborted. ``view`` and ``receipts`` are what is visible; ``stands`` says that of the last record of a part.
+    """
+    known = view.positions.get(key)
+    said = [entry for entry in hidden if isinstance(entry, Receipt)]
+    moved = next((entry for entry in hidden if isinstance(entry, Position)), None)
+    if moved is None:
+        return known is None or all(known.coverage.contains(receipt.range) for receipt in said)
+    if known is None or known.generation != moved.generation:
+        return True
+    gaps = Coverage.of(entry.range for entry in hidden if isinstance(entry, Gap))
+    claimed = moved.coverage.subtract(known.coverage).subtract(gaps)
+    if claimed.subtract(Coverage.of(receipt.range for receipt in (*receipts, *said))):
+        return False
+    placed = [entry for entry in hidden if isinstance(entry, Handled | Receipt)]
+    return all(stands(part) for entry in placed for part in entry.parts)
+
+
+def _new_ends(lost: Iterable[Receipt], ends: Mapping[int, int]) -> dict[int, int]:
+    """One past where our last copy can be that still stands, by target partition: offsets of a key rise."""
+    new = dict(ends)
+    for part in (part for receipt in lost for part in receipt.parts):
+        new[part.partition] = min(part.first, new.get(part.partition, part.first))
+    return new
+
+
+def _ending(position: Position, key: PartitionKey, ends: Mapping[int, int]) -> Position:
+    if position.spread is None:
+        return replace(
+            position, target_end=min(position.target_end, ends.get(key.source.partition, position.target_end))
+        )
+    shorter = tuple(min(end, ends.get(number, end)) for number, end in enumerate(position.spread.ends))
+    return replace(position, spread=replace(position.spread, ends=shorter))
+
+
+def taken_back_since(plan: Plan, view: LedgerView) -> PartitionKey | None:
+    """The first partition whose copies were taken back since it was planned: the plan would copy newer offsets before
+    them. None if there is none.
+    """
+    for planned in plan.to_copy:
+        position = view.position(planned.key, planned.generation)
+        if position and planned.copy and lost_before(position, planned.copy, planned.missed):
+            return planned.key
+    return None

@@ -1,0 +1,67 @@
+"""The word of one broker about partitions: their leaders and leader epochs, and the end of a log that it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kio.schema.list_offsets.v5.response import ListOffsetsResponse
+from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v9.response import MetadataResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
+
+from kafka_replication.wire.connection import Connection
+
+_CONSUMER, _READ_UNCOMMITTED, _LATEST = BrokerId(-1), i8(0), i64(-1)
+
+
+class Leader(NamedTuple):
+    """The broker that leads a partition, -1 for none, in this leader epoch."""
+
+    broker: int
+    epoch: int
+
+
+class Told(NamedTuple):
+    """The metadata of one broker: the addresses of the brokers that it knows, and the leaders of partitions."""
+
+    brokers: dict[int, tuple[str, int]]
+    leaders: dict[tuple[str, int], Leader]
+
+
+def metadata(broker: Connection, topics: Collection[str]) -> Told:
+    """Ask one broker. A topic that it does not know has no partitions."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=TopicName(name)) for name in sorted(topics)),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    response = broker.ask(request, MetadataResponse)
+    with broker.understanding():
+        return Told(
+            {int(one.node_id): (one.host, int(one.port)) for one in response.brokers},
+            {
+                (str(topic.name), int(one.partition_index)): Leader(int(one.leader_id), int(one.leader_epoch))
+                for topic in response.topics
+                for one in topic.partitions
+            },
+        )
+
+
+def end(leader: Connection, topic: str, partition: int, epoch: int) -> int | None:
+    """The high watermark of a partition; None if this broker does not lead it in exactly this leader epoch, or does not
+    know the high watermark yet (KIP-207, KIP-320).
+    """
+    asked = ListOffsetsPartition(partition_index=i32(partition), current_leader_epoch=i32(epoch), timestamp=_LATEST)
+    request = ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(asked,)),),
+    )
+    response = leader.ask(request, ListOffsetsResponse)
+    with leader.understanding():
+        answer = response.topics[0].partitions[0]
+    return None if answer.error_code or answer.offset < 0 else int(answer.offset)

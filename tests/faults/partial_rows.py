@@ -1,0 +1,186 @@
+"""The target is left half done by an outage: a commit without one of its partitions, or a log without its end.
+
+The partitions of the target have one replica each, on a broker that dies; the ledger and the coordinators have three.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+from confluent_kafka import Producer
+
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.keys import LEDGER_PARTITIONS
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime import failpoints
+from kafka_replication.runtime.events import Event
+from stack.kafka_cluster import Broker
+from tests.faults.attempt import Attempt
+from tests.faults.bench import Bench
+from tests.faults.load import PARTITIONS
+from tests.faults.row import Row
+from tests.faults.trial import Trial, TrialFailed
+from tests.support.waiting import wait_until
+
+CHUNKS = 8  # of one partition; a range has some ten
+HALF = 250  # offsets of a partition
+
+
+def _alone(trial: Trial) -> Broker:
+    """The broker that alone has the target topic."""
+    broker = trial.dice.choice(trial.bench.target.brokers)
+    assignment, config = [[broker.node_id]] * PARTITIONS, {"min.insync.replicas": "1"}
+    trial.bench.target.direct.create(trial.target_topic, config=config, assignment=assignment)
+    return broker
+
+
+def _committed_without(trial: Trial, broker: Broker, partition: int, **more: Any) -> Attempt:
+    """A run that has committed a chunk of this partition after the broker died."""
+    trial.copy["transaction_timeout"] = 60  # the commit waits until the cluster has noticed that the broker is gone
+    turn, gate = trial.dice.randrange(1, CHUNKS), trial.folder / "gate"
+    gate.touch()
+    run = trial.start(f"P2@{trial.key(partition).source}:{turn}={gate}", **more)
+    wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
+    broker.kill()
+    trial.note(f"killed {broker} before commit {turn} of partition {partition}")
+    admin = trial.bench.target.admin
+    wait_until(lambda: all(broker.node_id != one.id for one in admin.list_topics(timeout=30).brokers.values()))
+    known = run.chunks
+    gate.unlink()
+    if not run.await_chunks(known + 1):
+        raise TrialFailed(f"run {run.number} did not commit: {run.errors}")
+    return run
+
+
+def _hidden(trial: Trial) -> Collection[TopicPartition]:
+    places = [trial.key(number).target for number in range(PARTITIONS)]
+    places += [TopicPartition(topic, number) for topic in (POSITIONS, RECEIPTS) for number in range(LEDGER_PARTITIONS)]
+    admin = trial.bench.target.admin
+    stable, ends = offsets.last_stable(admin, places), offsets.high_watermarks(admin, places)
+    return [at for at in places if stable[at] < ends[at]]
+
+
+def _back(trial: Trial, broker: Broker) -> None:
+    broker.start()
+    trial.bench.target.heal()
+    trial.note(f"{broker} is back; hidden: {', '.join(map(str, _hidden(trial)))}")
+    if not _hidden(trial):
+        raise TrialFailed("nothing is hidden: the commit was not partial")
+
+
+def _is_mended(trial: Trial) -> None:
+    """The next run is green, and says what it mended."""
+    run = trial.start()
+    trial.finish(run)
+    notes = (run.result or {}).get("notes", ())
+    if (run.result or {}).get("outcome") != "done" or not notes or str(Event.MENDED) not in run.text:
+        raise TrialFailed(f"run {run.number} did not mend it: {run.result}")
+    trial.note(f"notes: {notes}")
+
+
+def run_dies(trial: Trial) -> None:
+    broker = _alone(trial)
+    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    run.kill()
+    _back(trial, broker)
+    _is_mended(trial)
+
+
+def run_gives_up(trial: Trial) -> None:
+    """It aborts the chunk after it, so that the coordinator remembers an abort."""
+    broker = _alone(trial)
+    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS), copy={**trial.copy, "attempts": 2})
+    if trial.finish(run) != "failed":
+        raise TrialFailed(f"run {run.number} did not fail without its target")
+    _back(trial, broker)
+    _is_mended(trial)
+
+
+def run_dies_while_it_mends(trial: Trial) -> None:
+    """It has taken the copies out of the ledger, and shown or dropped nothing yet."""
+    broker = _alone(trial)
+    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    run.kill()
+    _back(trial, broker)
+    if trial.finish(trial.start("M1")) != "killed":
+        raise TrialFailed("the run did not come to mend anything")
+    _is_mended(trial)
+
+
+def two_mend(trial: Trial) -> None:
+    """Two runs that know nothing of each other's lease mend the same at the same time."""
+    broker = _alone(trial)
+    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    run.kill()
+    _back(trial, broker)
+    runs = [trial.start(store=store) for store in (None, trial.folder / "other.db")]
+    for one in runs:
+        trial.finish(one)
+    if not any(str(Event.MENDED) in one.text for one in runs):
+        raise TrialFailed(f"none of them mended it: {[one.errors for one in runs]}")
+
+
+def ledger_is_hidden(trial: Trial) -> None:
+    """The partition without a leader is one of the ledger: a position or a receipt is missing, the records are there."""
+    target = trial.bench.target
+    trial.settings["target_topics"] = {**trial.settings.get("target_topics", {}), "replication_factor": 1}
+    target.direct.create(trial.target_topic, PARTITIONS, replicas=len(target.brokers))
+    trial.part(20)
+    partition, topic = trial.dice.randrange(PARTITIONS), trial.dice.choice([POSITIONS, RECEIPTS])
+    broker = target.leader(topic, trial.key(partition).ledger_partition)
+    trial.note(f"{broker} has {topic}-{trial.key(partition).ledger_partition}")
+    run = _committed_without(trial, broker, partition)
+    run.kill()
+    _back(trial, broker)
+    _is_mended(trial)
+
+
+def next_session_aborts(trial: Trial) -> None:
+    """Its marker drops the copies that the ledger counts: a session began that knew nothing of the partial commit."""
+    broker, target = _alone(trial), trial.bench.target
+    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    run.kill()
+    _back(trial, broker)
+    for at in _hidden(trial):
+        settings = {
+            "bootstrap.servers": target.cluster.bootstrap,
+            "transactional.id": trial.key(at.partition).transactional_id,
+            "log_level": 0,
+        }
+        writer = Producer(settings)
+        writer.init_transactions(60)
+        writer.begin_transaction()
+        writer.produce(at.topic, value=b"never committed", partition=at.partition)
+        writer.flush(60)
+        writer.abort_transaction(60)
+    wait_until(lambda: not _hidden(trial))
+    _is_mended(trial)
+
+
+def end_lost(trial: Trial) -> None:
+    """Some partitions lose their last bytes, in the middle of a batch or of a chunk. All copies were verified."""
+    broker = _alone(trial)
+    trial.part(HALF)
+    broker.kill()
+    for partition in trial.dice.sample(range(PARTITIONS), 3):
+        log = max((broker.data / str(trial.key(partition).target)).glob("*.log"))
+        size = log.stat().st_size
+        os.truncate(log, trial.dice.randrange(size))
+        trial.note(f"partition {partition} has {log.stat().st_size} of {size} bytes left")
+    broker.start()
+    trial.bench.target.heal()
+    _is_mended(trial)
+
+
+ROWS = (
+    Row("target-commit-partial", run_dies),
+    Row("target-commit-partial-given-up", run_gives_up),
+    Row("target-commit-partial-mending-killed", run_dies_while_it_mends),
+    Row("target-commit-partial-two-mend", two_mend),
+    Row("target-commit-partial-dropped", next_session_aborts, sampled=False),
+    Row("target-end-lost", end_lost, sampled=False),
+    Row("target-ledger-commit-partial", ledger_is_hidden, sampled=False, bench=Bench.with_fragile_target),
+)

@@ -1,0 +1,93 @@
+"""A target that lost the end of its log: what receipts prove to have stood there is copied again, in order."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kafka_replication.planning.plan import State
+from kafka_replication.runs import steps
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.replicate.replicating import replicate
+from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runtime.events import Event
+from stack.kafka_cluster import KafkaCluster
+from tests.support.damage import forgotten
+from tests.support.jobs import InProcess
+from tests.support.scenario import ALL, Scenario, numbered, only
+
+CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 25}}
+EVENT = "event"  # the attribute of a log record
+
+
+def lose_the_end(scene: Scenario, cluster: KafkaCluster, partitions: int = 1) -> None:
+    """Of 100 verified records the target has 60 left, in each partition."""
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic, partitions)
+
+    def copied(count: int, first: int = 0) -> None:
+        for number in range(partitions):
+            scene.source.produce(scene.topic, numbered(count, first), number)
+        assert [line.copied for line in scene.run().ranges] == [count] * partitions
+
+    copied(60)
+    with forgotten(scene, cluster):
+        copied(40, 60)
+    assert scene.watermark() == 100
+
+
+def test_it_is_copied_again_before_what_is_new(
+    own_scene: Scenario, own_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = own_scene
+    lose_the_end(scene, own_cluster)
+    assert standing(scene.bare_run())[0].plan.state is State.TARGET_TRUNCATED
+    scene.source.produce(scene.topic, numbered(20, 100))
+    with caplog.at_level(logging.WARNING):
+        report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert only(report).copied == 60 and "[60, 100)" in "".join(report.notes)
+    assert Event.MENDED in [getattr(record, EVENT, "") for record in caplog.records]
+    scene.assert_copied()
+    assert scene.watermark() == 120 and str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 120)"
+    scene.idle_run()
+    assert audit(scene.bare_run()).outcome == "clean"
+
+
+def test_what_the_source_lost_too_is_left_to_a_person_and_stops_no_other(
+    own_scene: Scenario, own_cluster: KafkaCluster
+) -> None:
+    scene = own_scene
+    lose_the_end(scene, own_cluster, partitions=2)
+    scene.source.delete_before(scene.topic, 0, 61)
+    before = scene.position()
+    report = scene.run()
+    assert report.outcome == "failed", report.table()
+    error = only(report).error or ""
+    assert "lost its last 4" in error and "no longer has all of [60, 100)" in error, report.table()
+    assert (scene.position(), scene.watermark()) == (before, 100)
+    assert (only(report, 1).error, only(report, 1).copied) == (None, 40)
+    scene.assert_copied(1)
+
+
+def test_a_plan_from_before_it_is_told(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
+    """A task that is repeated would copy newer offsets before those that are lost."""
+    scene = own_scene
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60))
+    with forgotten(scene, own_cluster):
+        assert only(scene.run()).copied == 60
+        scene.source.produce(scene.topic, numbered(20, 60))
+        stale = steps.prepare(scene.bare_run("stale"), ALL)
+        assert [str(planned.copy) for planned in stale.to_copy] == ["[60, 80)"]
+    steps.prepare(scene.bare_run("another"), ALL)
+    (failed,) = replicate(scene.bare_run("stale"), stale, InProcess()).not_copied
+    assert "has lost [0, 60) since [60, 80) was planned" in (failed.error or "") and failed.retriable
+    anew = steps.prepare(scene.bare_run("stale"), ALL)
+    assert [str(planned.copy) for planned in anew.to_copy] == ["[0, 80)"]
+    assert scene.run().outcome == "done"
+    scene.assert_copied()

@@ -1,0 +1,205 @@
+"""What the ledger says once the target lost the end of a log, or does not show it: what is copied again, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_replication.ledger.contradictions import of_entries, of_receipts
+from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
+from kafka_replication.ledger.receipts import Receipts, StoredReceipt
+from kafka_replication.ledger.view import LedgerView, copied_until
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.lost_end import (
+    NotProven,
+    TakenBack,
+    counts,
+    take_back,
+    taken_back_since,
+)
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.target_retention import nothing_removed
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
+IDS = Ids("SRC", "s", "t")
+STAMP = ("run", "now")
+SET = Coverage.of
+
+
+def receipt(from_: int, until: int, **more: Any) -> Receipt:
+    """A chunk whose records lie at the same offsets of the target, a marker for each chunk of 10 before them."""
+    first = from_ + from_ // 10
+    count = until - from_
+    segment = Segment(partition=0, first=first, last=first + count - 1, count=count, digest="d")
+    made = Receipt(
+        generation=1,
+        range=OffsetRange(from_, until),
+        count=count,
+        bytes=0,
+        digest="d",
+        digest_kind="k",
+        engine="e",
+        placement=KafkaSegments((segment,)),
+        ids=IDS,
+        run_id="r",
+        time="t",
+    )
+    return replace(made, **more)
+
+
+CHUNKS = [receipt(0, 10), receipt(10, 20), receipt(20, 30)]  # on the target [0, 10) [11, 21) [22, 32)
+
+
+def read(receipts: Sequence[Receipt], expired: int = 0) -> Receipts:
+    number = KEY.ledger_partition
+    stored = tuple(StoredReceipt(at, one) for at, one in enumerate(receipts) if at >= expired)
+    return Receipts(stored={KEY: stored}, since={KEY: 0}, log_starts={number: expired}, ends={number: len(receipts)})
+
+
+def ledger(*, verified: int = 30, **more: Any) -> LedgerView:
+    position = Position(
+        generation=1, ids=IDS, start=0, next_offset=30, coverage=SET([OffsetRange(0, 30)]), target_end=32
+    )
+    done = Verified(generation=1, coverage=SET([OffsetRange(0, verified)]), level="digest", run_id="r", time="t")
+    return LedgerView({KEY: position}, {KEY: done}, **more)
+
+
+def after(view: LedgerView, taken: TakenBack) -> LedgerView:
+    """The ledger once these entries are written."""
+    for entry in taken.entries:
+        match entry:
+            case Position():
+                view = replace(view, positions={KEY: entry})
+            case Verified():
+                view = replace(view, verified={KEY: entry})
+            case Removed():
+                view = replace(view, removed={KEY: entry})
+    return view
+
+
+@pytest.mark.parametrize(
+    ("end", "again", "target_end"),
+    [(33, "nothing", 32), (32, "nothing", 32), (31, "[20, 30)", 22), (22, "[20, 30)", 22), (21, "[20, 30)", 21),
+     (20, "[10, 30)", 11), (0, "[0, 30)", 0)],
+)  # fmt: skip
+def test_every_chunk_that_reaches_above_the_end_is_copied_again(end: int, again: str, target_end: int) -> None:
+    view = ledger()
+    taken = take_back(KEY, view, read(CHUNKS), {0: end}, STAMP)
+    assert str(taken.offsets) == again
+    left = [one for one in CHUNKS if one not in taken.deleted]
+    now = after(view, taken)
+    assert of_entries(KEY, now) == of_receipts(KEY, now, read(left)) == []
+    assert now.positions[KEY].target_end == target_end
+    assert copied_until(now.positions[KEY]) == (taken.offsets.ranges[0].from_ if taken.offsets else 30)
+    assert str(now.missed(KEY)) == again
+    assert now.verified_end(KEY) == 30, "the watermark stays, and does not pass what is missing"
+    assert not now.read_back(KEY, 1).intersection(taken.offsets)
+
+
+def test_what_it_was_before_can_be_written_again() -> None:
+    view = ledger(verified=20)
+    taken = take_back(KEY, view, read(CHUNKS), {0: 22}, STAMP)
+    again = after(after(view, taken), replace(taken, entries=taken.before))
+    assert again.positions == view.positions and again.verified == view.verified
+    assert not again.gone(KEY) and taken.before[-1] == CHUNKS[-1]
+
+
+def retried(range_: OffsetRange) -> Handled:
+    return Handled(
+        generation=1,
+        state="retried",
+        quarantined=SET([range_]),
+        skipped=Coverage(),
+        ids=IDS,
+        by="b",
+        reason="r",
+        run_id="r",
+        time="t",
+        count=0,
+        digest="d",
+        digest_kind="k",
+        placement=KafkaSegments(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "receipts", "end", "why"),
+    [
+        (ledger(), read(CHUNKS[:2]), 22, "do not say what stood"),
+        (ledger(), read(CHUNKS, expired=2), 5, "have expired"),
+        (ledger(removed={KEY: replace(nothing_removed(1, *STAMP), target_start=11)}), read(CHUNKS), 10, "retention"),
+        (ledger(handled={KEY: (retried(OffsetRange(25, 26)),)}), read(CHUNKS), 22, "retried"),
+        (ledger(), read([*CHUNKS[:2], receipt(20, 30, delivery="at_least_once")]), 22, "without transactions"),
+    ],
+    ids=["no receipt", "expired", "below its log start", "retried", "without transactions"],
+)
+def test_what_is_not_proven_is_left_to_a_person(view: LedgerView, receipts: Receipts, end: int, why: str) -> None:
+    with pytest.raises(NotProven, match=why):
+        take_back(KEY, view, receipts, {0: end}, STAMP)
+
+
+def test_what_retention_removed_is_not_copied_twice() -> None:
+    """A later backfill gives back what `removed` names, so the chunk must not be named there any more."""
+    gone = SET([OffsetRange(0, 25)])
+    entry = replace(nothing_removed(1, *STAMP), target_start=27, coverage=gone, unexplained=gone)
+    view = ledger(removed={KEY: entry})
+    now = after(view, take_back(KEY, view, read(CHUNKS), {0: 30}, STAMP))
+    assert str(now.removed[KEY].coverage) == str(now.removed[KEY].unexplained) == "[0, 20)"
+    assert str(now.removed[KEY].again) == "[20, 30)"
+
+
+def planned(copy: OffsetRange | None, missed: Coverage = Coverage()) -> Plan:  # noqa: B008
+    partition = PartitionPlan(
+        key=KEY, state=State.BEHIND, ids=IDS, generation=1, start=0, position=30, source_end=50, watermark=30, copy=copy,
+        missed=missed,
+    )  # fmt: skip
+    return Plan("orders-dr", (partition,))
+
+
+@pytest.mark.parametrize(
+    ("plan", "stale"),
+    [
+        (planned(OffsetRange(30, 50)), True),
+        (planned(OffsetRange(20, 50)), False),
+        (planned(OffsetRange(20, 25)), False),
+        (planned(OffsetRange(30, 50), SET([OffsetRange(20, 30)])), False),
+        (planned(None), False),
+    ],
+    ids=["newer offsets alone", "with them", "a backfill", "the source lost them, too", "nothing to copy"],
+)
+def test_a_plan_from_before_it_is_told(plan: Plan, stale: bool) -> None:
+    view = ledger()
+    assert taken_back_since(plan, view) is None
+    now = after(view, take_back(KEY, view, read(CHUNKS), {0: 22}, STAMP))
+    assert taken_back_since(plan, now) == (KEY if stale else None)
+
+
+MOVED = replace(ledger().positions[KEY], next_offset=40, coverage=SET([OffsetRange(0, 40)]), target_end=43)
+FOURTH = receipt(30, 40)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "receipts", "stands", "counted"),
+    [
+        ([MOVED, FOURTH], CHUNKS, True, True),
+        ([MOVED, FOURTH], CHUNKS, False, False),
+        ([MOVED], [*CHUNKS, FOURTH], False, True),
+        ([MOVED], CHUNKS, True, False),
+        ([CHUNKS[2]], CHUNKS[:2], False, True),
+        ([FOURTH], CHUNKS, True, False),
+        ([replace(MOVED, generation=2)], CHUNKS, False, True),
+        ([MOVED, Gap(generation=1, kind="retention", range=OffsetRange(30, 40), reason="r", approved_by="a", ids=IDS,
+                     run_id="r", time="t")], CHUNKS, False, True),
+    ],
+    ids=["its records stand", "they do not", "its receipt is there", "it was dropped", "the position has it",
+         "the position does not", "a reset", "an approved gap"],
+)  # fmt: skip
+def test_a_hidden_part_of_the_ledger_follows_what_is_visible_of_its_transaction(
+    hidden: Sequence[Any], receipts: Sequence[Receipt], stands: bool, counted: bool
+) -> None:
+    assert counts(KEY, hidden, ledger(), receipts, lambda _: stands) is counted
