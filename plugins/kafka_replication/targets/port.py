@@ -24,6 +24,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.rights import DenyRule, Login
+from kafka_replication.model.targets import Promise
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Record, Sink, SinkSession
@@ -265,6 +266,16 @@ class Target(Protocol):
 
 class TargetKind(Protocol):
     """A kind of target, as `registry.kind` finds it by its name."""
+
+    @property
+    def connection_type(self) -> str:
+        """The type of its Airflow connections. For ``kafka`` `checked` gets what a Kafka client is given, for another
+        type what `Connections.service` returns.
+        """
+
+    @property
+    def promise(self) -> Promise:
+        """What its targets promise."""
 
     def checked(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the connection ``name``, as targets are opened with. Raises BadInput for one that is missing
