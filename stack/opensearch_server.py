@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from stack.java import java
 from stack.ports import LOOPBACK, answers, free_ports, is_taken
 from stack.processes import ProcessRecord, complaints, end, launch, since, tail
 
-START_SECONDS = 120
+START_SECONDS = 300
 STOP_SECONDS = 15
 STARTED = "OpenSearch Node started"
 JVM = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -84,7 +85,7 @@ class OpenSearchServer:
         launch(command, self.log, self._record, cwd=self.folder)
 
     def _wait_started(self, deadline: float) -> None:
-        while not (answers(self.port) and STARTED in since(self.log, self._log_start)):
+        while not (answers(self.port) and STARTED in since(self.log, self._log_start) and self._has_recovered()):
             last = f"the end of {self.log}:\n{tail(self.log, offset=self._log_start)}"
             if self.process is None:
                 named = complaints(self.log, offset=self._log_start)
@@ -97,6 +98,14 @@ class OpenSearchServer:
                     f"{self} has not started within {START_SECONDS} s; {last}", "see the log; free memory or processors"
                 )
             time.sleep(0.1)
+
+    def _has_recovered(self) -> bool:
+        """True once every index can be read: a node that starts answers before."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/_cluster/health", timeout=5) as answer:
+                return json.load(answer)["status"] in ("green", "yellow")
+        except (OSError, ValueError):
+            return False
 
     def kill(self) -> None:
         """SIGKILL, as a machine that loses power; returns when the process is gone."""

@@ -112,8 +112,13 @@ LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "
 def _group(item: pytest.Item) -> str:
     """The tests that go to one process; empty for a test that may go anywhere."""
     assert isinstance(item, pytest.Function)
+    callspec = getattr(item, "callspec", None)  # of a test with parameters, which may name a fixture
+    names = {
+        *item.fixturenames,
+        *(value for value in (callspec.params.values() if callspec else ()) if type(value) is str),
+    }
     for fixture, group in GROUPS.items():
-        if fixture in item.fixturenames:
+        if fixture in names:
             return group
     return "" if item.path.parent.name in ONE_BY_ONE else f"{item.path.parent.name}/{item.path.name}"
 

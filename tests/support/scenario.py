@@ -386,6 +386,7 @@ class Scenario:
             source=run.clusters.source,
             target=run.clusters.target_connection,
             target_type=run.replication.target.type,
+            documents=run.replication.target.documents,
             settings=run.replication.copying,
             delivery=run.replication.delivery,
             pipeline=run.replication.pipeline,

@@ -7,6 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from kafka_replication.documents.common import FromUntil, GapRow, PartitionRow
+from kafka_replication.model.targets import Promise
 
 AuditOutcome = Literal["clean", "differs", "failed"]
 
@@ -59,10 +60,13 @@ class AuditRow(PartitionRow, FromUntil):
 
 
 class AuditDocument(TypedDict):
-    """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences."""
+    """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences. ``promise``: as
+    in ``run``.
+    """
 
     format: int
     replication: str
+    promise: Promise
     run_id: str
     time: str
     outcome: AuditOutcome

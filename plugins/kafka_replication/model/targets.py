@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 KAFKA: Final = "kafka"
+OPENSEARCH: Final = "opensearch"
 # By the word in a file: the class that is its `kafka_replication.targets.port.TargetKind`. A kind of somebody else's
 # package is named as it stands here, ``package.module:Class``.
 TARGETS: Final[Mapping[str, str]] = {
     KAFKA: "kafka_replication.kafka.target:KafkaTarget",
+    OPENSEARCH: "kafka_replication.opensearch.target:OpenSearchTarget",
 }
 
 # What a kind of target promises. transactional: readers see a chunk's records, its receipt and the new position
@@ -18,6 +20,7 @@ TARGETS: Final[Mapping[str, str]] = {
 Promise = Literal["transactional", "idempotent"]
 TRANSACTIONAL: Final = "transactional"
 IDEMPOTENT: Final = "idempotent"
+EARLY: Final = "the target is idempotent, not transactional: its readers may see records before they are committed"
 
 
 def module_of(kind: str) -> str:

@@ -15,6 +15,7 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.targets import TRANSACTIONAL, Promise
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.chunks import area_of
@@ -281,6 +282,7 @@ class AuditReport:
     run_id: str
     time: str
     partitions: tuple[PartitionAudit, ...]
+    promise: Promise = field(default=TRANSACTIONAL, kw_only=True)  # of the target
 
     @property
     def outcome(self) -> documents.AuditOutcome:
@@ -292,6 +294,7 @@ class AuditReport:
         return {
             "format": REPORT_FORMAT,
             "replication": self.replication,
+            "promise": self.promise,
             "run_id": self.run_id,
             "time": self.time,
             "outcome": self.outcome,

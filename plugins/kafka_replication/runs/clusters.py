@@ -19,7 +19,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.rights import Login, Side
-from kafka_replication.model.targets import KAFKA
+from kafka_replication.model.targets import KAFKA, Promise
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.targets.port import Target, TargetSettings
 from kafka_replication.targets.registry import kind
@@ -56,6 +56,11 @@ class Clusters:
         settings = connections.kafka(connection) if of_kafka else connections.service(connection, made.connection_type)
         return made.checked(connection, settings)
 
+    @property
+    def promise(self) -> Promise:
+        """The promise of the target's kind. Does not connect."""
+        return kind(self._replication.target.type).promise
+
     @cached_property
     def target(self) -> Target:
         """The target. Does not connect, but finds all connections first, as `source_admin` does."""
@@ -67,6 +72,7 @@ class Clusters:
             copying=replication.copying,
             delivery=replication.delivery,
             placing=replication.placing,
+            documents=replication.target.documents,
             request_seconds=replication.timeouts.request,
             ledger_seconds=self._ledger_seconds,
         )

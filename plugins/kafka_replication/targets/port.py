@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kafka_replication.config import Copy, Replication
+from kafka_replication.config.sections.topics import Documents
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
@@ -48,6 +49,7 @@ class TargetSettings:
     copying: Copy
     delivery: Delivery = EXACTLY_ONCE
     placing: Partitioning = SOLE
+    documents: Documents = field(default_factory=Documents)
     request_seconds: float = 30.0  # that an answer may take
     ledger_seconds: float | None = None
     shared: bool = False
@@ -275,7 +277,7 @@ class TargetKind(Protocol):
 
     @property
     def promise(self) -> Promise:
-        """What its targets promise."""
+        """The promise of its targets."""
 
     def checked(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the connection ``name``, as targets are opened with. Raises BadInput for one that is missing

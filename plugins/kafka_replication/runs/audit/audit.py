@@ -57,7 +57,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     unknown = unknown_to_ledger(run, run.view())
     of_unknown = tuple(result for key, result in unknown.items() if _asked(key, request))
     if not keys and of_unknown:
-        return AuditReport(run.replication.name, run.run_id, now(), of_unknown)
+        return AuditReport(run.replication.name, run.run_id, now(), of_unknown, promise=run.clusters.promise)
     if not keys:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
@@ -74,6 +74,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         run.run_id,
         now(),
         (*(_audit_partition(run, sides, key, request, read) for key in keys), *of_unknown),
+        promise=run.clusters.promise,
     )
 
 
