@@ -18,6 +18,9 @@ class Bootstraps:
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return {"bootstrap.servers": self.source if connection_id == "source" else self.target}
 
+    def service(self, _: str, __: str) -> dict[str, Any]:
+        raise AssertionError("both sides are Kafka")
+
     def apprise(self, _: str) -> tuple[str, ...]:
         return ()
 

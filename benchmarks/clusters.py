@@ -67,6 +67,9 @@ class Pair:
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return dict(self.source if connection_id == "source" else self.target)
 
+    def service(self, _: str, __: str) -> dict[str, Any]:
+        raise AssertionError("both sides are Kafka")
+
     def apprise(self, _: str) -> tuple[str, ...]:
         return ()
 

@@ -64,6 +64,9 @@ class Line:
     def spark(self, _: str) -> SparkConnection:
         raise AssertionError("nothing runs on Spark here")
 
+    def service(self, _: str, __: str) -> dict[str, Any]:
+        raise AssertionError("both sides are Kafka")
+
     def apprise(self, _: str) -> tuple[str, ...]:
         return ()
 

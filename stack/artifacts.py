@@ -1,5 +1,5 @@
-"""The jars of Apache Kafka: fetched once for each version, checked against its lock file every time before anything of
-them runs.
+"""The jars of the servers that the stack starts, Apache Kafka and OpenSearch: fetched once for each version, checked
+against its lock file every time before anything of them runs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One version of Kafka: what to fetch (``group:name:version``), and the checksums of all its jars."""
+    """One version of a server: what to fetch (``group:name:version``), and the checksums of all its jars."""
 
     version: str
     artifacts: tuple[str, ...]
     lock: Path
     megabytes: int
+    server: str = "kafka"  # begins the names of its folders
+    title: str = "Apache Kafka"  # in messages
 
 
 # connect-mirror is MirrorMaker 2, measured against in benchmarks/; kafka-tools has the command line tools. 4.4.0 has
@@ -53,6 +55,20 @@ OLDER = Release(
     HERE / "kafka-jars-3.9.1.lock",
     48,
 )
+# A node without plugins but the one that listens. log4j-core is optional there, and nothing starts without it; it must
+# have the version of log4j-api, which these bring.
+OPENSEARCH = Release(
+    "2.19.6",
+    (
+        "org.opensearch:opensearch:2.19.6",
+        "org.opensearch.plugin:transport-netty4-client:2.19.6",
+        "org.apache.logging.log4j:log4j-core:2.25.4",
+    ),
+    HERE / "opensearch-jars.lock",
+    45,
+    server="opensearch",
+    title="OpenSearch",
+)
 RELEASES = {release.version: release for release in (CURRENT, OLDER)}
 
 
@@ -69,15 +85,22 @@ def kafka_jars(
     tool: str | None = None,
     say: Callable[[str], None] = print,
 ) -> Path:
+    """As `jars`, for a version of Kafka."""
+    return jars(release, cache, tool, say)
+
+
+def jars(
+    release: Release, cache: Path | None = None, tool: str | None = None, say: Callable[[str], None] = print
+) -> Path:
     """The folder with exactly the jars of the release's lock file; fetches them where they are missing.
 
     ``tool`` forces ``mvn`` or ``ivy``. Raises StackError naming the jar when a checksum is wrong; the folder is then
     not handed out.
     """
     cache = cache or cache_folder()
-    folder = cache / f"kafka-jars-{release.version}"
+    folder = cache / f"{release.server}-jars-{release.version}"
     cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(cache / "kafka-jars.busy"):
+    with _only_one(cache / f"{release.server}-jars.busy"):
         expected = read_lock(release.lock)
         if not all((folder / name).is_file() for name in expected):
             _fetch(cache, folder, release, expected, tool, say)
@@ -120,15 +143,15 @@ def _fetch(
     say: Callable[[str], None],
 ) -> None:
     tool = tool or maven.fetcher()
-    fresh, work = cache / "kafka-jars.fetching", cache / "kafka-jars.work"
+    fresh, work = cache / f"{release.server}-jars.fetching", cache / f"{release.server}-jars.work"
     for leftover in (fresh, work, folder):
         shutil.rmtree(leftover, ignore_errors=True)
     fresh.mkdir()
     hint = "about 20 s" if tool == "mvn" else "about 2 minutes; seconds with mvn"
-    kafka = f"Apache Kafka {release.version}"
-    say(f"fetching {kafka}: {len(expected)} jars, {release.megabytes} MB, with {tool} ({hint})")
+    named = f"{release.title} {release.version}"
+    say(f"fetching {named}: {len(expected)} jars, {release.megabytes} MB, with {tool} ({hint})")
     start = time.monotonic()
-    with shown(f"{kafka}: jars", len(expected)) as show:
+    with shown(f"{named}: jars", len(expected)) as show:
         maven.fetch(
             release.artifacts, fresh, work, tool, seen=lambda: show(len(maven.there(fresh, work) & expected.keys()))
         )

@@ -18,7 +18,7 @@ from stack.artifacts import CURRENT, RELEASES, Release, kafka_jars
 from stack.errors import StackError
 from stack.java import java
 from stack.ports import LOOPBACK, answers, free_ports, is_taken
-from stack.processes import ProcessRecord, complaints, launch, since, tail
+from stack.processes import ProcessRecord, complaints, end, launch, since, tail
 from stack.quick_start import META, QuickStart, new_id
 
 START_SECONDS = 90
@@ -127,16 +127,7 @@ class Broker:
         self._end(signal.SIGTERM)
 
     def _end(self, signum: signal.Signals) -> None:
-        process = self.process
-        if process is not None:
-            process.send(signum)
-            if not process.wait(STOP_SECONDS):
-                process.send(signal.SIGKILL)
-                if not process.wait(STOP_SECONDS):
-                    raise StackError(
-                        f"{self} (pid {process.pid}) survives SIGKILL", "look at that process; its disk may hang"
-                    )
-        self._record.unlink(missing_ok=True)
+        end(self._record, signum, str(self), STOP_SECONDS)
 
 
 class KafkaCluster:

@@ -122,7 +122,7 @@ def _ivy_jar() -> Path:
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
     if not jars:
         raise StackError(
-            "neither mvn nor pyspark's Ivy is here to fetch Kafka with", "run make install, or install Maven"
+            "neither mvn nor pyspark's Ivy is here to fetch jars with", "run make install, or install Maven"
         )
     return jars[-1]
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from stack.errors import StackError
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 # Our own children: a child that ended stays a zombie until its parent asks for it.
@@ -94,6 +96,23 @@ def launch(
     started = ProcessRecord.of(process.pid) or ProcessRecord(process.pid, "ended at once")
     started.write(record)
     return started
+
+
+def end(record: Path, signum: signal.Signals, who: str, seconds: float) -> None:
+    """Signal the process that a file records, and after so many seconds end it with SIGKILL. Forgets the record.
+
+    Raises StackError, which names ``who``, for one that survives.
+    """
+    process = ProcessRecord.read(record)
+    if process is not None and process.alive:
+        process.send(signum)
+        if not process.wait(seconds):
+            process.send(signal.SIGKILL)
+            if not process.wait(seconds):
+                raise StackError(
+                    f"{who} (pid {process.pid}) survives SIGKILL", "look at that process; its disk may hang"
+                )
+    record.unlink(missing_ok=True)
 
 
 def tail(log: Path, lines: int = 15, offset: int = 0) -> str:

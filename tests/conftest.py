@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from stack.kafka_cluster import KafkaCluster
+from stack.opensearch_server import OpenSearchServer
 from stack.ports import take_share
 from tests.support import session_folder
-from tests.support.clusters import Brokers, end_early, shared
+from tests.support.clusters import Brokers, end_early, locked, shared
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,6 +78,15 @@ def target3(stack_folder: Path) -> KafkaCluster:
     return shared(stack_folder, "target3", brokers=3)[0]
 
 
+@pytest.fixture(scope="session")
+def opensearch(stack_folder: Path) -> OpenSearchServer:
+    """A node that tests may kill if they start it again; they run one after the other."""
+    with locked(stack_folder, "opensearch"):
+        server = OpenSearchServer("opensearch", stack_folder)
+        server.start()
+    return server
+
+
 # Tests that ask for one of these share what only one process may have, or what takes long to start.
 GROUPS = {
     "own_cluster": "own cluster",
@@ -89,6 +99,7 @@ GROUPS = {
     "session": "faults",
     "spark_cluster": "spark cluster",
     "airflow": "airflow",
+    "opensearch": "opensearch",
 }
 # Clusters of one group alone, and their brokers: an idle broker takes a fiftieth of a processor.
 ENDING = {"own cluster": ("own", 1), "three brokers": ("target3", 3)}
@@ -101,8 +112,13 @@ LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "
 def _group(item: pytest.Item) -> str:
     """The tests that go to one process; empty for a test that may go anywhere."""
     assert isinstance(item, pytest.Function)
+    callspec = getattr(item, "callspec", None)  # of a test with parameters, which may name a fixture
+    names = {
+        *item.fixturenames,
+        *(value for value in (callspec.params.values() if callspec else ()) if type(value) is str),
+    }
     for fixture, group in GROUPS.items():
-        if fixture in item.fixturenames:
+        if fixture in names:
             return group
     return "" if item.path.parent.name in ONE_BY_ONE else f"{item.path.parent.name}/{item.path.name}"
 

@@ -48,6 +48,9 @@ class Clients:
     def apprise(self, connection_id: str) -> tuple[str, ...]:
         return ()
 
+    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
+        raise AssertionError("both sides are Kafka")
+
     def spark(self, connection_id: str) -> SparkConnection:
         raise AssertionError("the launcher is made here")
 

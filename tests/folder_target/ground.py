@@ -42,6 +42,18 @@ class FolderGround:
     def limit(self, topic: str, size: int) -> None:
         self.journal.append({"do": "set", "topic": topic, "config": {"max.message.bytes": str(size)}})
 
+    def unlimit(self, topic: str) -> None:
+        self.limit(topic, 1 << 30)
+
+    def exists(self, topic: str) -> bool:
+        return topic in self.journal.now().topics
+
+    def go_away(self) -> None:
+        self.folder.rename(self.folder.with_name("away"))
+
+    def come_back(self) -> None:
+        self.folder.with_name("away").rename(self.folder)
+
     def id_of(self, topic: str) -> str:
         return self.journal.now().topics[topic].id
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.read_back.partition_comparison import SourceSide
@@ -16,6 +16,7 @@ from kafka_replication.model.errors import BadInput, GapFound, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.rights import ClusterName, DenyRule, Login
+from kafka_replication.model.targets import KAFKA, TRANSACTIONAL, Promise
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
@@ -35,6 +36,9 @@ from tests.folder_target.writer import FolderWriter
 
 class FolderTarget:
     """A `Target`."""
+
+    connection_type: ClassVar[str] = KAFKA
+    promise: ClassVar[Promise] = TRANSACTIONAL
 
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
         self._settings, self._folder = settings, Path(settings.connection["folder"])

@@ -5,7 +5,7 @@ brought receipts of format 2, the files of `NOTES` by the version that brought t
 `SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
 the one that brought filters and transforms, `SPREAD_DELIVERED_1` by the one that brought delivery profiles for other
 partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside, ``handled-given-back`` by the one in
-which a record that is set aside again is decided again. Every release has to read them. Never change a file or a value
+which a record that is set aside again is decided again, ``receipt-idempotent`` by the one that writes to OpenSearch. Every release has to read them. Never change a file or a value
 here; a new format gets new files.
 """
 
@@ -258,6 +258,8 @@ SPREAD_2: dict[str, Entry] = {
         time=TIME,
     ),
 }
+# A field that came with targets that have no transactions.
+IDEMPOTENT_2: dict[str, Entry] = {"receipt-idempotent": replace(RECEIPT, promise="idempotent")}
 GOLDEN: dict[int, dict[str, Entry]] = {
     1: {
         **POSITIONS,
@@ -269,7 +271,7 @@ GOLDEN: dict[int, dict[str, Entry]] = {
         **DELIVERED_1,
         **SPREAD_DELIVERED_1,
     },
-    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2},
+    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2, **IDEMPOTENT_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 

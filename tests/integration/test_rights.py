@@ -81,6 +81,9 @@ class Pair:
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return self.settings[connection_id]
 
+    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
+        raise AssertionError("both sides are Kafka")
+
     def spark(self, connection_id: str) -> SparkConnection:
         return SparkConnection("local[2,4]", {})
 

@@ -80,6 +80,9 @@ class Addresses:
         more = self.of_target if connection_id == "target" else {}
         return {"bootstrap.servers": getattr(self, connection_id), **more}
 
+    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
+        return dict(self.of_target)
+
     def spark(self, connection_id: str) -> SparkConnection:
         return SparkConnection("local[2,4]", {})
 
@@ -383,6 +386,7 @@ class Scenario:
             source=run.clusters.source,
             target=run.clusters.target_connection,
             target_type=run.replication.target.type,
+            documents=run.replication.target.documents,
             settings=run.replication.copying,
             delivery=run.replication.delivery,
             pipeline=run.replication.pipeline,

@@ -134,6 +134,7 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
     assert AuditReport("orders-dr", "run-1", "time", (made,)).as_json() == {
         "format": 1,
         "replication": "orders-dr",
+        "promise": "transactional",
         "run_id": "run-1",
         "time": "time",
         "outcome": "differs",

@@ -33,6 +33,7 @@ def written(cell: dict[Axis, str]) -> dict[str, Any]:
         "copy": {"engine": cell["copy.engine"]},
         "failures": {"policy": cell["failures"]},
         "filter": "key == 'a'" if cell["pipeline"] == CHANGED else None,
+        "target": {"connection": "b", "type": cell["target.type"]},
     }
 
 
@@ -55,10 +56,19 @@ def test_the_default_of_every_axis_goes_with_everything_else() -> None:
 def test_less_than_exactly_once_has_one_writer_and_unchanged_records() -> None:
     left = {tuple(cell.values())[1:] for cell in CELLS if cell["delivery"] == "leader_ack" and is_supported(cell)}
     assert left == {
-        ("keep", existing, engine, "fail", "none")
+        ("keep", existing, engine, "fail", "none", "kafka")
         for existing in ("refuse", "append")
         for engine in AXES["copy.engine"]
     }
+
+
+def test_a_target_of_documents_keeps_partitions_and_has_one_writer() -> None:
+    left = {tuple(cell.values())[:3] for cell in CELLS if cell["target.type"] == "opensearch" and is_supported(cell)}
+    assert left == {("exactly_once", "keep", "refuse")}
+    with pytest.raises(ValidationError, match=r"append does not go with 'target.type: opensearch'"):
+        Replication.model_validate(
+            {**LEAST, "target": {"connection": "b", "type": "opensearch"}, "on_existing_target": "append"}
+        )
 
 
 def is_supported(cell: dict[Axis, str]) -> bool:

@@ -244,3 +244,21 @@ def test_the_reference_has_every_key_with_a_meaning() -> None:
     rows = [line for line in config_reference.render().splitlines() if line.startswith("| `")]
     assert sorted(row.split("`")[1] for row in rows) == sorted(keys_of(Replication))
     assert all(len(row.split(" | ")[-1]) > 15 for row in rows)
+
+
+def test_documents_belong_to_a_target_that_has_them() -> None:
+    target = {"connection": "b", "type": "opensearch", "documents": {"value": "base64"}}
+    assert replication(target=target).target.documents.value == "base64"
+    for wrong, named in (
+        ({**target, "type": "kafka"}, "documents is for 'type: opensearch'"),
+        ({**target, "documents": {"shape": "latest"}}, "latest .* is not there yet"),
+    ):
+        with pytest.raises(ValidationError, match=named):
+            replication(target=wrong)
+
+
+def test_an_index_has_no_capital_letters() -> None:
+    made = replication(target={"connection": "b", "type": "opensearch"})
+    assert "capital letters" in (made.target_problem("Orders") or "")
+    assert made.target_problem("orders") is None
+    assert replication().target_problem("Orders") is None

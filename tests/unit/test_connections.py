@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from kafka_replication.connections.definition import Definition
 from kafka_replication.connections.environment import EnvironmentConnections, variable
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, ConnectionMissing
+from kafka_replication.opensearch.target import OpenSearchTarget, refusal_of
 
 CONNECTIONS = EnvironmentConnections()
 KAFKA = "AIRFLOW_CONN_KAFKA_SOURCE"
@@ -34,6 +36,64 @@ def test_the_extra_of_a_kafka_connection_is_its_client_settings(monkeypatch: pyt
 def test_no_extra_is_no_settings(monkeypatch: pytest.MonkeyPatch, value: dict[str, object]) -> None:
     monkeypatch.setenv(KAFKA, json.dumps({"conn_type": "kafka", **value}))
     assert CONNECTIONS.kafka("kafka_source") == {}
+
+
+SEARCH = {"conn_type": "opensearch", "host": "search", "port": 9200, "login": "me", "password": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("more", "url"),
+    [
+        ({}, "http://search:9200"),
+        ({"schema": "https"}, "https://search:9200"),
+        ({"extra": {"use_ssl": True}}, "https://search:9200"),
+        ({"host": "https://search", "port": None}, "https://search"),
+    ],
+)
+def test_a_connection_of_another_type_has_a_url_and_a_login(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, object], url: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SEARCH", json.dumps({**SEARCH, **more}))
+    found = CONNECTIONS.service("search", "opensearch")
+    assert (found["url"], found["login"], found["password"]) == (url, "me", "secret")
+    assert "secret" not in repr(Definition(connection_id="search", conn_type="opensearch", password="secret"))
+
+
+@pytest.mark.parametrize("wrong", [{"conn_type": "kafka"}, {"host": ""}])
+def test_a_connection_of_a_wrong_type_or_without_a_host_is_named(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, object]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SEARCH", json.dumps({**SEARCH, **wrong}))
+    with pytest.raises(ConnectionMissing, match="search"):
+        CONNECTIONS.service("search", "opensearch")
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({}, "names no host"),
+        ({"url": "http://search", "verify": False}, "'verify'"),
+        ({"url": "http://search", "login": "me"}, "login without a password"),
+        ({"url": "http://me:secret@search"}, "a login in its host"),
+    ],
+)
+def test_settings_that_opensearch_does_not_have_are_refused(settings: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        OpenSearchTarget.checked("search", settings)
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [
+        ({"distribution": "opensearch", "number": "2.19.6"}, None),
+        ({"number": "7.17.29"}, None),
+        ({"number": "7.9.3"}, "elasticsearch 7.9.3"),
+        ({"number": "8.19.3"}, "elasticsearch 8.19.3"),
+        ({}, "elasticsearch "),
+    ],
+)
+def test_a_server_that_is_not_known_to_work_is_refused(version: dict[str, str], refused: str | None) -> None:
+    assert refusal_of(version) == refused
 
 
 def test_a_mistyped_id_is_told_the_nearest_one(monkeypatch: pytest.MonkeyPatch) -> None:

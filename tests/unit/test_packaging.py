@@ -31,7 +31,12 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 EXTRAS = {name: [Requirement(each) for each in texts] for name, texts in PROJECT["optional-dependencies"].items()}
 WHEEL = [*map(Requirement, PROJECT["dependencies"]), *(each for extra in EXTRAS.values() for each in extra)]
 # Distributions whose module has another name.
-MODULES = {"apache-airflow": "airflow", "pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}
+MODULES = {
+    "apache-airflow": "airflow",
+    "pyyaml": "yaml",
+    "confluent-kafka": "confluent_kafka",
+    "opensearch-py": "opensearchpy",
+}
 # Imported where they are, and an error says what is missing where they are not.
 CLOUD = {"aws_msk_iam_sasl_signer", "google", "psycopg"}
 BROUGHT = {

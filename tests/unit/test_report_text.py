@@ -98,6 +98,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "removed": [],
         "verified_by": "none",
         "delivery": "exactly_once",
+        "promise": "transactional",
         "notes": [],
     }
 

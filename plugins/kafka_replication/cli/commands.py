@@ -26,6 +26,7 @@ from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.config.values.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
+from kafka_replication.model.targets import EARLY, IDEMPOTENT
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
@@ -236,6 +237,7 @@ def status(
         recent = recent_runs(run.store, run.replication.name)
         document: documents.StatusDocument = {
             "replication": run.replication.name,
+            "promise": run.clusters.promise,
             "running": at_work[0].as_json() if at_work else None,
             "at_work": [one.as_json() for one in at_work],
             "runs": [one.as_json() for one in recent],
@@ -243,7 +245,8 @@ def status(
             "partitions": [row.as_json() for row in rows],
         }
         died = (str(one) for one in recent[:1] if one.died)
-        lines = [*map(str, at_work), *died, status_table(rows), *(f"PROBLEM {line}" for line in wrong)]
+        early = [f"NOTE {EARLY}"] if run.clusters.promise == IDEMPOTENT else []
+        lines = [*map(str, at_work), *died, status_table(rows), *early, *(f"PROBLEM {line}" for line in wrong)]
         return document, "\n".join(lines), int(bool(wrong))
 
     def watching(run: Run) -> tuple[Any, str, int]:

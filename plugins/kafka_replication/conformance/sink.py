@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kafka_replication.config import Replication
@@ -99,10 +99,12 @@ class SinkCase:
 
 Check = Callable[[SinkCase], None]
 # transactional: readers see a chunk's records, its receipt and the new position together, or nothing of them.
+# idempotent: readers may see records of a chunk before its commit; repeating the chunk changes nothing, and a session
+# that was replaced can change nothing that its successor wrote.
 # acknowledged: readers may see records of a chunk before its commit; repeating the chunk doubles them; none is lost.
 # leader: as acknowledged, but records that only their leader had are lost with it.
 # none: any record may be lost.
-Guarantee = Literal["transactional", "acknowledged", "leader", "none"]
+Guarantee = Literal["transactional", "idempotent", "acknowledged", "leader", "none"]
 
 
 def records(count: int, first: int = 0) -> list[Record]:
@@ -337,6 +339,42 @@ def the_receipt_range_is_what_the_position_covers(case: SinkCase) -> None:
     assert newest(case).coverage == moved.coverage
 
 
+def repeating_a_chunk_changes_nothing(case: SinkCase) -> None:
+    """An attempt dies behind its last record and before its commit, and another one does the same work."""
+    with case.fenced() as (session, _):
+        write(session, records(5))
+    first = case.visible()
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        write_and_commit(case, session, position, records(5))
+    assert [record for _, record in case.visible()] == records(5)
+    assert first in ([], case.visible())
+
+
+def what_is_written_again_without_some_records_has_them_no_more(case: SinkCase) -> None:
+    """The filter was changed after an attempt died."""
+    with case.fenced() as (session, _):
+        write(session, records(5))
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        left = [record for record in records(5) if record[0] % 2]
+        commit(case, session, position, replace(chunk_of(left, write(session, left)), range=OffsetRange(0, 5)))
+    assert [record for _, record in case.visible()] == left
+
+
+def a_replaced_session_cannot_change_what_its_successor_wrote(case: SinkCase) -> None:
+    other: Record = (2, 1_700_000_000_002, b"k2", b"another", None)
+    with case.fenced() as (old, position), case.fenced() as (new, then):
+        write_and_commit(case, new, then, records(5))
+
+        def late() -> None:
+            chunk = chunk_of([*records(2), other], write(old, [*records(2), other]))
+            commit(case, old, position, chunk)
+
+        raised(Fenced, late)
+    assert [record for _, record in case.visible()] == records(5)
+
+
 FOREIGN: list[Check] = [a_foreign_record_is_noticed, a_foreign_record_between_two_chunks_is_noticed]
 # Each guarantee promises what the ones after it promise, and more.
 NONE: list[Check] = [
@@ -357,16 +395,23 @@ ACKNOWLEDGED: list[Check] = [
     the_placement_says_where_the_records_are,
     the_verifier_reads_what_was_written,
 ]
-TRANSACTIONAL: list[Check] = [
+_ONCE: list[Check] = [
     *ACKNOWLEDGED,
-    what_is_not_committed_is_not_there,
     a_fenced_session_cannot_commit,
     a_foreign_record_is_noticed,
     a_foreign_record_between_two_chunks_is_noticed,
     a_refused_record_takes_nothing_with_it,
 ]
+IDEMPOTENT: list[Check] = [
+    *_ONCE,
+    repeating_a_chunk_changes_nothing,
+    what_is_written_again_without_some_records_has_them_no_more,
+    a_replaced_session_cannot_change_what_its_successor_wrote,
+]
+TRANSACTIONAL: list[Check] = [*_ONCE, what_is_not_committed_is_not_there]
 PROMISED: Mapping[Guarantee, Sequence[Check]] = {
     "transactional": TRANSACTIONAL,
+    "idempotent": IDEMPOTENT,
     "acknowledged": ACKNOWLEDGED,
     "leader": LEADER,
     "none": NONE,

@@ -42,6 +42,9 @@ class Definition:
     conn_type: str | None
     host: str | None = None
     port: int | None = None
+    schema: str | None = None  # of a URL, such as https
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
     extra: object = field(default=None, repr=False)
 
     def kafka_settings(self, allowed_callbacks: Collection[str]) -> dict[str, Any]:
@@ -57,6 +60,18 @@ class Definition:
                     f" {ALLOWLIST_VARIABLE} for the command line; {SEE}",
                 )
         return settings
+
+    def service_settings(self, conn_type: str) -> dict[str, Any]:
+        """The URL, login and extra of a connection of this type. Raises ConnectionMissing."""
+        self._check_type(conn_type)
+        if not self.host:
+            raise ConnectionMissing(f"connection {self.connection_id!r} names no host", f"put it into the host; {SEE}")
+        extra = self._extra()
+        scheme = self.schema or ("https" if extra.get("use_ssl") else "http")
+        host = self.host if "://" in self.host else f"{scheme}://{self.host}"
+        given = {"login": self.login, "password": self.password}
+        address = f"{host}:{self.port}" if self.port else host
+        return {**extra, "url": address, **{name: value for name, value in given.items() if value}}
 
     def spark_connection(self) -> SparkConnection:
         """The master and settings of a Spark connection. Raises ConnectionMissing."""

@@ -27,6 +27,9 @@ class EnvironmentConnections:
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return _read(connection_id).kafka_settings(callback_allowlist(os.environ.get(ALLOWLIST_VARIABLE)))
 
+    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
+        return _read(connection_id).service_settings(conn_type)
+
     def spark(self, connection_id: str) -> SparkConnection:
         """The settings of Spark. Without a variable for the default connection, Spark runs on this machine."""
         if connection_id == DEFAULT_SPARK and variable(connection_id) not in os.environ:
@@ -69,5 +72,8 @@ def _read(connection_id: str) -> Definition:
         conn_type=value.get("conn_type"),
         host=value.get("host"),
         port=value.get("port"),
+        schema=value.get("schema"),
+        login=value.get("login"),
+        password=value.get("password"),
         extra=value.get("extra"),
     )

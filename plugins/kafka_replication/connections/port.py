@@ -24,6 +24,12 @@ class Connections(Protocol):
         Raises ConnectionMissing, BadInput.
         """
 
+    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
+        """The settings of a connection of another type: its ``url``, ``login``, ``password``, and what its extra has.
+
+        Raises ConnectionMissing.
+        """
+
     def spark(self, connection_id: str) -> SparkConnection:
         """The master and settings of Spark. Raises ConnectionMissing."""
 

@@ -7,6 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from kafka_replication.documents.common import FromUntil, GapRow, PartitionRow
+from kafka_replication.model.targets import Promise
 
 AuditOutcome = Literal["clean", "differs", "failed"]
 
@@ -71,11 +72,12 @@ class SampleRow(TypedDict):
 class AuditDocument(TypedDict):
     """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences.
 
-    ``sample`` is null if everything was looked at.
+    ``sample`` is null if everything was looked at. ``promise``: as in ``run``.
     """
 
     format: int
     replication: str
+    promise: Promise
     run_id: str
     time: str
     outcome: AuditOutcome

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from kafka_replication.documents.common import FailureDocument, FindingRow, FromUntil, GapRow, Pairs, PartitionRow
 from kafka_replication.model.delivery import Delivery
+from kafka_replication.model.targets import Promise
 
 Outcome = Literal["done", "nothing_to_do", "failed"]
 PlannedOutcome = Literal["planned", "nothing_to_do", "failed"]
@@ -171,7 +172,7 @@ class RunDocument(TypedDict):
 
     ``gaps`` has all approved gaps of the replication, ``removed`` says which copies are no longer on the target.
     ``verified_by`` is the weakest way of reading back (``digest``, ``count``, ``none``), ``delivery`` the weakest
-    profile.
+    profile. ``promise`` is that of the target: with ``idempotent`` readers may see records before they are committed.
     """
 
     replication: str
@@ -182,6 +183,7 @@ class RunDocument(TypedDict):
     removed: list[str]
     verified_by: str
     delivery: Delivery
+    promise: Promise
     notes: list[str]
 
 

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from kafka_replication.documents.common import GapRow, Pairs, PartitionRow
 from kafka_replication.model.delivery import Delivery
+from kafka_replication.model.targets import Promise
 
 
 class ProgressRow(TypedDict):
@@ -89,9 +90,12 @@ class StatusRow(PartitionRow):
 
 
 class StatusDocument(TypedDict):
-    """``status``: ``problems`` says why the exit code is 1, ``running`` is the first of those ``at_work``."""
+    """``status``: ``problems`` says why the exit code is 1, ``running`` is the first of ``at_work``, ``promise`` as in
+    ``run``.
+    """
 
     replication: str
+    promise: Promise
     running: RunAtWorkRow | None
     at_work: list[RunAtWorkRow]
     runs: list[RecentRunRow]

@@ -37,6 +37,7 @@ from kafka_replication.ledger.values import how as how
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.partitioning import KEEP
+from kafka_replication.model.targets import TRANSACTIONAL, Promise
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
@@ -277,13 +278,14 @@ class Receipt(LedgerEntry):
     ``offset_map`` is sparse: it has some of the chunk's records. ``throttled``: seconds for which quotas made it wait.
 
     A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
-    chunk before it. What lies from there on has to be explained. Verification adds how many source records are
-    ``lost_in_delivery``, and how many further copies (``duplicates``) it found.
+    chunk before it, from which on all has to be explained. Verification adds ``lost_in_delivery`` and ``duplicates``.
     """
 
     KIND = "receipt"
     FORMAT = 2
-    OPTIONAL = frozenset({"after", "delivery", "duplicates", "failures", "lost_in_delivery", "sources", "throttled"})
+    OPTIONAL = frozenset(
+        {"after", "delivery", "duplicates", "failures", "lost_in_delivery", "promise", "sources", "throttled"}
+    )
 
     generation: Number
     range: JsonRange
@@ -308,6 +310,7 @@ class Receipt(LedgerEntry):
     duplicates: Number = 0
     failures: tuple[FailedRecord, ...] = ()
     sources: Number | None = None  # None: as many as ``count``
+    promise: Promise = TRANSACTIONAL  # of the target. idempotent: readers may have seen the chunk before this receipt
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

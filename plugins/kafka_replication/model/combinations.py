@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
 from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
+from kafka_replication.model.targets import OPENSEARCH, TARGETS
 
-Axis = Literal["delivery", "partitioning", "on_existing_target", "copy.engine", "failures", "pipeline"]
+Axis = Literal["delivery", "partitioning", "on_existing_target", "copy.engine", "failures", "pipeline", "target.type"]
 CHANGED: Final = "filter, transform or exclude_from"  # a pipeline that leaves out or changes records
 NONE: Final = "none"
 
@@ -27,6 +28,7 @@ AXES: Final[Mapping[Axis, tuple[str, ...]]] = {
     "copy.engine": ("auto", "record", "batch"),
     "failures": ("fail", "quarantine", "skip"),
     "pipeline": (NONE, CHANGED),
+    "target.type": tuple(TARGETS),
 }
 Choice = tuple[Axis, frozenset[str]]
 
@@ -56,6 +58,7 @@ def _all_but(axis: Axis, *values: str) -> Choice:
 WITHOUT_TRANSACTIONS: Final = _all_but("delivery", EXACTLY_ONCE)
 _BATCHES: Final[Choice] = ("copy.engine", frozenset({"auto", "batch"}))
 _TRANSACTIONS: Final = "write 'delivery: exactly_once'"
+_DOCUMENTS: Final[Choice] = ("target.type", frozenset({OPENSEARCH}))
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,
@@ -81,6 +84,31 @@ RULES: Final[tuple[Rule, ...]] = (
         other=_all_but("failures", "fail"),
         why="only a transaction sets a record aside together with its neighbours' receipt",
         instead=f"{_TRANSACTIONS}, or 'failures: {{policy: fail}}'",
+    ),
+    Rule(
+        one=WITHOUT_TRANSACTIONS,
+        other=_DOCUMENTS,
+        why="a document that is written again is the same document: there is nothing that less would cost less",
+        instead="remove 'delivery'",
+    ),
+    Rule(
+        one=_all_but("partitioning", KEEP),
+        other=_DOCUMENTS,
+        why="an index has no partitions: a document's id has the source's",
+        instead="remove 'partitioning'",
+    ),
+    Rule(
+        one=_all_but("on_existing_target", "refuse"),
+        other=_DOCUMENTS,
+        why="documents of others could not be told from lost or changed ones of ours",
+        instead="write 'on_existing_target: refuse', and to an index of its own",
+    ),
+    Rule(
+        one=_BATCHES,
+        other=_DOCUMENTS,
+        why="each record is a document",
+        instead="leave it out: nothing is lost by it",
+        softly=True,
     ),
     Rule(
         one=_BATCHES,

@@ -12,6 +12,7 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.targets import TRANSACTIONAL, Promise
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.findings import Findings, Stretch
@@ -212,6 +213,7 @@ class AuditReport:
     partitions: tuple[PartitionAudit, ...]
     _: KW_ONLY
     sample: Sample | None = None
+    promise: Promise = TRANSACTIONAL  # of the target
 
     @property
     def outcome(self) -> documents.AuditOutcome:
@@ -228,6 +230,7 @@ class AuditReport:
         return {
             "format": REPORT_FORMAT,
             "replication": self.replication,
+            "promise": self.promise,
             "run_id": self.run_id,
             "time": self.time,
             "outcome": self.outcome,

@@ -9,6 +9,7 @@ from kafka_replication import documents
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.targets import TRANSACTIONAL, Promise
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -102,6 +103,7 @@ class RunReport:
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile of the verified records
     level: str = "none"  # the weakest way in which copies were verified: digest, count or none
     notes: tuple[str, ...] = ()  # reported once although nothing failed
+    promise: Promise = TRANSACTIONAL  # of the target
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
@@ -123,6 +125,7 @@ class RunReport:
             "removed": list(self.removed),
             "verified_by": self.level,
             "delivery": self.delivery,
+            "promise": self.promise,
             "notes": list(self.notes),
         }
 
@@ -171,6 +174,7 @@ class RunReport:
         done = f"{partitions:,} partitions, {records:,} records copied, {amount(size)}" if self.ranges else ""
         done += f", verified by {self.level}" if self.level != "none" and done and not self.failed else ""
         done += f", delivered {self.delivery}" if self.delivery != EXACTLY_ONCE and done else ""
+        done += f", {self.promise}" if self.promise != TRANSACTIONAL and done else ""
         failed = f"{len(self.failed):,} of {len(self.ranges):,} ranges failed" if self.failed else ""
         return ": ".join(filter(None, [self.outcome.replace("_", " "), "; ".join(filter(None, [done, failed]))]))
 

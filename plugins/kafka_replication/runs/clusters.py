@@ -19,6 +19,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.rights import Login, Side
+from kafka_replication.model.targets import KAFKA, Promise
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.targets.port import Target, TargetSettings
 from kafka_replication.targets.registry import kind
@@ -49,8 +50,16 @@ class Clusters:
     @cached_property
     def target_connection(self) -> dict[str, Any]:
         """The settings of the target's connection, as its kind has checked them."""
-        connection = self._replication.target.connection
-        return kind(self._replication.target.type).checked(connection, self._connections.kafka(connection))
+        connection, made = self._replication.target.connection, kind(self._replication.target.type)
+        of_kafka = made.connection_type == KAFKA
+        connections = self._connections
+        settings = connections.kafka(connection) if of_kafka else connections.service(connection, made.connection_type)
+        return made.checked(connection, settings)
+
+    @property
+    def promise(self) -> Promise:
+        """The promise of the target's kind. Does not connect."""
+        return kind(self._replication.target.type).promise
 
     @cached_property
     def target(self) -> Target:
@@ -63,6 +72,7 @@ class Clusters:
             copying=replication.copying,
             delivery=replication.delivery,
             placing=replication.placing,
+            documents=replication.target.documents,
             request_seconds=replication.timeouts.request,
             ledger_seconds=self._ledger_seconds,
         )

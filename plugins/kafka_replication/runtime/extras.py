@@ -10,6 +10,7 @@ EXTRAS: Final = {
     "spark": ("pyspark", "py4j"),
     "batch": ("kio", "crc32c", "scramp", "pyarrow", "cryptography"),
     "alerts": ("apprise",),
+    "opensearch": ("opensearchpy",),
 }
 
 

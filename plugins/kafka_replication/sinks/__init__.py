@@ -1,1 +1,1 @@
-"""The interface of a sink, which is where records are copied to. Kafka's implementation is `kafka/write/sink.py`."""
+"""The interface of a sink, which is where records are copied to; `kafka/write/sink.py` and `opensearch/` have sinks."""

@@ -1,10 +1,10 @@
 """The interface of a sink, to which records arrive exactly once. The copier and the engines use a target only through
 this.
 
-Kafka is the first implementation. A store that can set a position only if it is still the expected one (a search
-engine with ``if_seq_no``, HBase with ``checkAndPut``) can be another: its `fence` takes a new epoch for the key, its
-writes are idempotent (the document id is made of topic, partition and source offset), and its `commit` sets position
-and receipt in one conditional write.
+Kafka implements it with transactions. A store that can set a position only if it is still the expected one (OpenSearch
+with ``if_seq_no``; HBase with ``checkAndPut`` could) implements it so: its `fence` takes a new number for the key, its
+writes are idempotent (the id is made of topic, partition and source offset), and its `commit` sets position and receipt
+in one conditional write.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.sections.failures import Failures
+from kafka_replication.config.sections.topics import Documents
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
@@ -110,6 +111,7 @@ class Job:
     source: dict[str, Any] = field(repr=False)
     target: dict[str, Any] = field(repr=False)
     target_type: str = KAFKA
+    documents: Documents = field(default_factory=Documents)
     settings: Copy
     delivery: Delivery = EXACTLY_ONCE
     failures: Failures = field(default_factory=Failures)
@@ -141,6 +143,7 @@ class Job:
             copying=self.settings,
             delivery=self.delivery,
             placing=self.partitioning,
+            documents=self.documents,
             request_seconds=self.request_seconds,
             shared=True,
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kafka_replication.config import Copy, Replication
+from kafka_replication.config.sections.topics import Documents
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
@@ -24,6 +25,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.rights import DenyRule, Login
+from kafka_replication.model.targets import Promise
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Record, Sink, SinkSession
@@ -47,6 +49,7 @@ class TargetSettings:
     copying: Copy
     delivery: Delivery = EXACTLY_ONCE
     placing: Partitioning = SOLE
+    documents: Documents = field(default_factory=Documents)
     request_seconds: float = 30.0  # that an answer may take
     ledger_seconds: float | None = None
     shared: bool = False
@@ -281,6 +284,16 @@ class Target(Protocol):
 
 class TargetKind(Protocol):
     """A kind of target, as `registry.kind` finds it by its name."""
+
+    @property
+    def connection_type(self) -> str:
+        """The type of its Airflow connections. For ``kafka`` `checked` gets what a Kafka client is given, for another
+        type what `Connections.service` returns.
+        """
+
+    @property
+    def promise(self) -> Promise:
+        """The promise of its targets."""
 
     def checked(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the connection ``name``, as targets are opened with. Raises BadInput for one that is missing

@@ -8,9 +8,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from kafka_replication.config.sections.base import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.config.values import names
-from kafka_replication.model.targets import KAFKA
+from kafka_replication.model.targets import KAFKA, OPENSEARCH
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+
+
+def _check_shape(value: object) -> object:
+    if value == "latest":
+        raise ValueError("latest (one document for each key) is not there yet: write 'shape: records'")
+    return value
 
 
 class Cluster(Section):
@@ -21,16 +27,44 @@ class Cluster(Section):
     )
 
 
+class Documents(Section):
+    """The documents that a target of type `opensearch` stores."""
+
+    shape: Annotated[Literal["records"], BeforeValidator(_check_shape)] = Field(
+        default="records",
+        description=(
+            "`records`: one document for each record, so that everything is kept. Its id has topic, partition, offset"
+            " and generation."
+        ),
+    )
+    value: Literal["json", "base64"] = Field(
+        default="json",
+        description=(
+            "`json`: the value is a JSON object, and its fields are those of the document; a record with another value"
+            " cannot be copied (`failures.refused`). `base64`: the value's bytes are kept in `kafka.value`."
+        ),
+    )
+
+
 class TargetCluster(Cluster):
     """The target: a Kafka cluster, or another kind of target."""
 
     type: Annotated[str, AfterValidator(names.check_target_type)] = Field(
         default=KAFKA,
         description=(
-            "What the target is: `kafka`, or `package.module:Class` of a kind of target that is installed where Airflow"
-            " and Spark run (see [api.md](api.md))."
+            "What the target is: `kafka`, `opensearch` (see [opensearch.md](opensearch.md)), or `package.module:Class`"
+            " of a kind of target that is installed where Airflow and Spark run (see [api.md](api.md))."
         ),
     )
+    documents: Documents = Field(
+        default_factory=Documents, description="How records become documents, for `type: opensearch` only."
+    )
+
+    @model_validator(mode="after")
+    def _has_documents(self) -> TargetCluster:
+        if self.documents != Documents() and self.type != OPENSEARCH:
+            raise ValueError(f"documents is for 'type: {OPENSEARCH}', not for '{self.type}': remove it")
+        return self
 
 
 class Topics(Section):

@@ -85,6 +85,15 @@ def target_problem(name: str) -> str | None:
     return topic_problem(name)
 
 
+def index_problem(name: str) -> str | None:
+    """The reason why OpenSearch would refuse an index with the name of a topic; None if it takes it."""
+    if name != name.lower():
+        return "has capital letters, which no index has"
+    if name.startswith(("-", "_")):
+        return f"begins with '{name[0]}', as no index does"
+    return None
+
+
 def is_internal(topic: str) -> bool:
     """True for topics that a pattern never selects: Kafka's own (``__*``) and the ledger's."""
     return topic.startswith(("__", LEDGER_PREFIX))

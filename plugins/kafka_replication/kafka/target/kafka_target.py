@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka.admin import AdminClient
 
@@ -25,6 +25,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.model.rights import Login
+from kafka_replication.model.targets import KAFKA, TRANSACTIONAL, Promise
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.port import (
@@ -39,6 +40,9 @@ from kafka_replication.targets.port import (
 
 class KafkaTarget:
     """A `Target`. What only a driver needs is imported when it is first asked for."""
+
+    connection_type: ClassVar[str] = KAFKA
+    promise: ClassVar[Promise] = TRANSACTIONAL
 
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
         self._settings, self._deadline = settings, deadline

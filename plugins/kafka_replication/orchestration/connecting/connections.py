@@ -30,6 +30,12 @@ class AirflowConnections:
         _ = connection.extra_dejson  # this makes Airflow mask the secrets in it in all logs
         return settings
 
+    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
+        connection = lookup(connection_id)
+        settings = _definition(connection).service_settings(conn_type)
+        _ = connection.extra_dejson  # as above; the password is masked already
+        return settings
+
     def spark(self, connection_id: str) -> SparkConnection:
         return _definition(lookup(connection_id)).spark_connection()
 
@@ -58,5 +64,8 @@ def _definition(connection: Connection) -> Definition:
         conn_type=connection.conn_type,
         host=connection.host,
         port=connection.port,
+        schema=connection.schema,
+        login=connection.login,
+        password=connection.password,
         extra=connection.extra,
     )

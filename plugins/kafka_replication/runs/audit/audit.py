@@ -43,7 +43,9 @@ def audit(
     unknown = unknown_to_ledger(run, run.view())
     of_unknown = tuple(result for key, result in unknown.items() if request.asks_for(key))
     if not keys and of_unknown:
-        return AuditReport(run.replication.name, run.run_id, now(), of_unknown, sample=request.sample)
+        return AuditReport(
+            run.replication.name, run.run_id, now(), of_unknown, sample=request.sample, promise=run.clusters.promise
+        )
     if not keys:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
@@ -79,7 +81,9 @@ def audit(
         one.result.finish()
         log.info("audited %s %s: %s", one.key, one.result.range, one.result.outcome)
     results = (*(one.result for one in chosen), *of_unknown)
-    return AuditReport(run.replication.name, run.run_id, now(), results, sample=request.sample)
+    return AuditReport(
+        run.replication.name, run.run_id, now(), results, sample=request.sample, promise=run.clusters.promise
+    )
 
 
 class _Work:

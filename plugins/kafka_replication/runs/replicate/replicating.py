@@ -246,6 +246,7 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         source=run.clusters.source,
         target=run.clusters.target_connection,
         target_type=settings.target.type,
+        documents=settings.target.documents,
         settings=settings.copying,
         delivery=settings.delivery,
         failures=settings.failures,

@@ -65,6 +65,7 @@ def report(
         ),
         level=weakest(view.level(p.key, p.generation) for p in plan.partitions if p.key in view.positions),
         notes=plan.notes,
+        promise=run.clusters.promise,
         delivery=weakest_delivery(
             entry.delivery for p in plan.partitions if (entry := view.delivered(p.key, p.generation))
         ),

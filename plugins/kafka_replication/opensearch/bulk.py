@@ -1,0 +1,173 @@
+"""Writes documents by ``_bulk`` and judges the answer about each: an HTTP 200 may have failures inside."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_replication.model.errors import Fenced, NotAuthorized, NotReady, Refused, Stalled, Unexpected
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.opensearch.client import BLOCK, SEE, Answer, Client, path
+from kafka_replication.runtime.deadline import NEVER, Deadline, backoff
+from kafka_replication.runtime.stall_clock import StallClock
+
+log = logging.getLogger(__name__)
+GONE: Final = "index_not_found_exception"
+# What the cluster has no room or no leader for just now. It is sent again, however often.
+PASSING: Final = frozenset({429, 500, 502, 503, 504})
+DONE: Final = frozenset({200, 201})
+CONFLICT: Final = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One document: the offset of its record, and the two lines that write it."""
+
+    offset: int
+    lines: bytes
+
+
+def item(offset: int, id_: str, version: int, document: bytes) -> Item:
+    """Writes a document unless a newer session wrote it: ``version`` is the number of the session. The id has no
+    character that JSON escapes, because topic names have none.
+    """
+    action = f'{{"index":{{"_id":"{id_}","version":{version},"version_type":"external_gte"}}}}\n'
+    return Item(offset, action.encode() + document + b"\n")
+
+
+def deletion(offset: int, id_: str, version: int) -> Item:
+    """Deletes a document that an earlier session wrote and that no longer belongs there."""
+    action = f'{{"delete":{{"_id":"{id_}","version":{version},"version_type":"external_gte"}}}}\n'
+    return Item(offset, action.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answers about the items of one request: what is sent again and why, and what is refused for ever."""
+
+    again: tuple[Item, ...] = ()
+    why: str = ""
+    refused: tuple[Failure, ...] = ()
+
+
+def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome:
+    """Pure. Raises Fenced, NotAuthorized, Refused (the index is gone), and Unexpected for an answer that has not one
+    entry for each item: then nothing is known of any of them.
+    """
+    entries = [next(iter(entry.values())) for entry in answer.get("items", ())]
+    if len(entries) != len(items):
+        raise Unexpected(f"{index}: {len(entries)} answers about {len(items)} documents", f"run again; {SEE}")
+    again, refused, why = list[Item](), list[Failure](), ""
+    for sent, entry in zip(items, entries, strict=True):
+        status, error = int(entry.get("status", 0)), entry.get("error") or {}
+        kind, reason = str(error.get("type", "")), _reason(error)
+        if status in DONE or (status == 404 and not error):  # what was to be deleted is not there
+            continue
+        if status in PASSING or kind == BLOCK:
+            again.append(sent)
+            why = f"{status} {kind}: {reason}"
+        else:
+            refused.append(_failure(sent, index, status, kind, reason))
+    return Outcome(tuple(again), why, tuple(refused))
+
+
+def _failure(sent: Item, index: str, status: int, kind: str, reason: str) -> Failure:
+    """The failure of one record. Raises the error that is about all of them."""
+    if status == CONFLICT:
+        raise Fenced(
+            f"{index}: the document of offset {sent.offset} is of a newer session", "run again when the other run ends"
+        )
+    if kind == GONE or status == 404:
+        raise Refused(f"{index} on the target was deleted: {reason}", "plan again")
+    if status in (401, 403):
+        raise NotAuthorized(f"{index}: writing is refused: {reason}", f"grant the right to write; {SEE}")
+    return Failure(sent.offset, FailureKind.REFUSED, f"{index} refuses it: {kind}: {reason}", kind)
+
+
+def _reason(error: dict[str, Any]) -> str:
+    """The reason that the cluster gives, with the cause, which names field and value. Its text is for people."""
+    texts, cause = [str(error.get("reason", ""))], error.get("caused_by")
+    while isinstance(cause, dict):
+        texts.append(str(cause.get("reason", "")))
+        cause = cause.get("caused_by")
+    return " / ".join(dict.fromkeys(text for text in texts if text))
+
+
+@dataclass(slots=True, kw_only=True)
+class Bulk:
+    """Writes documents of one index. What is refused for now is sent again in smaller requests, after pauses that grow,
+    for as long as ``stall_seconds`` pass without an acknowledgement.
+    """
+
+    client: Client
+    index: str
+    stall_seconds: float
+    deadline: Deadline = NEVER
+    pause: Callable[[float], None] = time.sleep
+    waited: float = 0.0  # seconds in pauses
+
+    def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
+        """Write them all. Returns the refused ones. Raises Stalled or NotReady, which name what was waited for, and the
+        errors of `judged` and of the client.
+        """
+        left, refused = [tuple(items)] if items else [], list[Failure]()
+        clock, failures = StallClock(self.stall_seconds), 0
+        while left:
+            batch = left.pop()
+            outcome = self._once(batch)
+            refused += outcome.refused
+            if len(outcome.again) < len(batch):
+                clock.moved()
+                failures = 0
+            if outcome.again:
+                failures += 1
+                self._wait(outcome, clock, failures)
+                left += _halves(outcome.again)
+        return tuple(refused)
+
+    def _once(self, batch: Sequence[Item]) -> Outcome:
+        """One request. One that is refused as a whole is like one of whose items each is refused."""
+        body = b"".join(one.lines for one in batch)
+        try:
+            # Only statuses and errors: the rest of an answer is as long as a small document.
+            answer = self.client.text("POST", path(self.index, "_bulk"), body, filter_path=_FILTER)
+        except NotReady as error:
+            return Outcome(tuple(batch), error.what)
+        except Answer as answer_:
+            return self._as_a_whole(batch, answer_)
+        return judged(batch, json.loads(answer or "{}"), self.index)
+
+    def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome:
+        if answer.status == 413 and len(batch) == 1:
+            what = f"{self.index} refuses it: the cluster takes no request of {len(batch[0].lines)} bytes"
+            return Outcome(refused=(Failure(batch[0].offset, FailureKind.TOO_LARGE, what, "413"),))
+        if answer.status in (413, 429):
+            return Outcome(tuple(batch), answer.what)
+        if answer.status == 404:
+            raise Refused(f"{self.index} on the target was deleted: {answer.reason}", "plan again") from answer
+        raise self.client.refused(answer) from answer
+
+    def _wait(self, outcome: Outcome, clock: StallClock, failures: int) -> None:
+        self.deadline.check(f"writing to {self.index}: {outcome.why}")
+        if clock.is_over():
+            what = f"{self.index} takes no document for {self.stall_seconds:g} s (copy.stall_timeout): {outcome.why}"
+            remedy = "find out what the cluster lacks (disk, memory, a writable index); then it goes on"
+            raise (NotReady if BLOCK in outcome.why else Stalled)(what, remedy)
+        seconds = min(backoff(failures), max(0.1, self.stall_seconds / 4))
+        log.warning(
+            "%s: %d documents are sent again in %.1f s: %s", self.index, len(outcome.again), seconds, outcome.why
+        )
+        self.pause(seconds)
+        self.waited += seconds
+
+
+_FILTER: Final = "errors,items.*.status,items.*.error"
+
+
+def _halves(items: tuple[Item, ...]) -> list[tuple[Item, ...]]:
+    middle = (len(items) + 1) // 2
+    return [half for half in (items[middle:], items[:middle]) if half]

@@ -1,0 +1,184 @@
+"""Asks an OpenSearch cluster, and translates its errors. Answers are text: records are cut out of it unchanged."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import opensearchpy
+from opensearchpy.serializer import Serializer
+
+from kafka_replication.model.errors import (
+    BadInput,
+    NotAuthenticated,
+    NotAuthorized,
+    NotReady,
+    Refused,
+    ReplicationError,
+    Stalled,
+    TlsFailed,
+    Unexpected,
+    Unreachable,
+)
+from kafka_replication.model.rights import ClusterName
+
+SETTINGS = frozenset(
+    {"url", "login", "password", "api_key", "use_ssl", "verify_certs", "ca_certs", "client_cert", "client_key"}
+)
+SEE = "see docs/opensearch.md"
+BLOCK = "cluster_block_exception"
+logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it logs each unexpected answer, with the body sent
+CONNECTIONS = 8  # of one client to each node, for the ranges that a worker copies at a time
+
+
+def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the connection ``name``. Raises BadInput."""
+    if not settings.get("url"):
+        raise BadInput(f"connection {name!r} names no host", f"put the address into its host and port; {SEE}")
+    if unknown := sorted(settings.keys() - SETTINGS):
+        raise BadInput(
+            f"connection {name!r} has the unknown setting {unknown[0]!r} in its extra",
+            f"use only {', '.join(sorted(SETTINGS - {'url', 'login', 'password'}))}; {SEE}",
+        )
+    if "@" in str(settings["url"]):
+        raise BadInput(f"connection {name!r} has a login in its host", "put it into login and password")
+    if bool(settings.get("login")) != bool(settings.get("password")):
+        raise BadInput(f"connection {name!r} has a login without a password, or the other way round", SEE)
+    return dict(settings)
+
+
+class Answer(ReplicationError):
+    """An HTTP status that the caller has to judge. It never leaves this package."""
+
+    def __init__(self, what: str, status: int, kind: str, reason: str) -> None:
+        super().__init__(what, "")
+        self.status, self.kind, self.reason = status, kind, reason
+
+
+class _Text(Serializer):
+    """Leaves bodies and answers as they are."""
+
+    mimetype = "application/json"
+
+    def loads(self, s: str) -> Any:
+        return s
+
+    def dumps(self, data: Any) -> Any:
+        return data
+
+
+class Client:
+    """One cluster. Threads may share it."""
+
+    def __init__(self, settings: Mapping[str, Any], request_seconds: float) -> None:
+        self.settings, self._seconds = settings, request_seconds
+        self.name = ClusterName(str(settings["url"]), "target")
+        auth = (settings["login"], settings["password"]) if settings.get("login") else None
+        key = settings.get("api_key")
+        given = {name: settings[name] for name in ("ca_certs", "client_cert", "client_key") if settings.get(name)}
+        self._client = opensearchpy.OpenSearch(
+            [str(settings["url"])],
+            http_auth=auth,
+            headers={"authorization": f"ApiKey {key}"} if key else None,
+            use_ssl=settings.get("use_ssl", str(settings["url"]).startswith("https")),
+            verify_certs=settings.get("verify_certs", True),
+            max_retries=0,  # who repeats a request has to know whether that is harmless
+            retry_on_timeout=False,
+            timeout=request_seconds,
+            pool_maxsize=CONNECTIONS,
+            serializer=_Text(),
+            serializers={"application/json": _Text(), "text/plain": _Text()},
+            **given,
+        )
+
+    def text(self, method: str, path: str, body: bytes | None = None, **params: Any) -> str:
+        """The answer to a request. Raises Unreachable, NotAuthenticated, NotAuthorized, NotReady, TlsFailed, and Answer
+        for what the caller has to judge: 400, 404, 409, 413, 429.
+        """
+        try:
+            found = self._client.transport.perform_request(
+                method, path, params={name: _param(value) for name, value in params.items()}, body=body
+            )
+        except opensearchpy.TransportError as error:
+            raise self._translated(error, f"{method} {path}") from error
+        return found if isinstance(found, str) else ""
+
+    def json(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any]:
+        """The same of JSON. Raises also Unexpected for an answer that is none."""
+        sent = None if body is None else json.dumps(body).encode()
+        answer = self.text(method, path, sent, **params)
+        try:
+            found = json.loads(answer)
+        except ValueError as error:
+            raise Unexpected(f"{self.name} answers {method} {path} with no JSON: {answer[:200]!r}", SEE) from error
+        return dict(found)
+
+    def found(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any] | None:
+        """The same; None if there is no such thing (404)."""
+        try:
+            return self.json(method, path, body, **params)
+        except Answer as answer:
+            if answer.status == 404:
+                return None
+            raise self.refused(answer) from answer
+
+    def refused(self, answer: Answer) -> ReplicationError:
+        """The error of an answer that the caller did not expect."""
+        if answer.status in (413, 429):
+            return NotReady(answer.what, "give the cluster time, or more resources; run again")
+        return Refused(answer.what, f"correct what the answer names; {SEE}")
+
+    def _translated(self, error: opensearchpy.TransportError, doing: str) -> ReplicationError:
+        what = f"{self.name} does not answer {doing}: {error.error}"
+        if isinstance(error, opensearchpy.SSLError):
+            return TlsFailed(what, f"correct certificates and addresses; {SEE}")
+        if isinstance(error, opensearchpy.ConnectionTimeout):
+            return Stalled(f"{what}, within {self._seconds:g} s", "check the cluster; or raise timeouts.request")
+        if isinstance(error, opensearchpy.ConnectionError):
+            return Unreachable(what, "start the cluster, or correct the connection's address")
+        return self._judged(int(error.status_code), error, doing)
+
+    def _judged(self, status: int, error: opensearchpy.TransportError, doing: str) -> ReplicationError:
+        kind, reason = _cause(error)
+        what = f"{self.name} refuses {doing} with {status} {kind}: {reason}"
+        if status == 401:
+            return NotAuthenticated(what, f"correct the connection's login; {SEE}")
+        if kind == BLOCK and status < 500:
+            return NotReady(what, "free disk space or remove the block (index.blocks.*); then it goes on")
+        if status == 403:
+            return NotAuthorized(what, f"grant the right that the answer names; {SEE}")
+        if status >= 500:
+            return NotReady(what, "check the cluster's health; run again")
+        return Answer(what, status, kind, reason)
+
+
+@functools.lru_cache(maxsize=4)
+def _shared(settings: tuple[tuple[str, Any], ...], request_seconds: float) -> Client:
+    return Client(dict(settings), request_seconds)
+
+
+def shared(settings: Mapping[str, Any], request_seconds: float) -> Client:
+    """One client of this process for all targets with these settings."""
+    return _shared(tuple(sorted(settings.items())), request_seconds)
+
+
+def path(*parts: str) -> str:
+    """The path of a request; names and ids may have any character."""
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _param(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _cause(error: opensearchpy.TransportError) -> tuple[str, str]:
+    """The class and the reason of the error."""
+    info = error.info
+    found = info.get("error") if isinstance(info, dict) else None
+    if isinstance(found, dict):
+        return str(found.get("type", "")), str(found.get("reason", ""))
+    return "", str(found or error.error)

@@ -1,0 +1,187 @@
+"""A record as a document, and back: byte for byte, because the value's own text is what is stored and returned.
+
+The value has to be a JSON object; its fields are those of the document. One more field, ``kafka``, says where the
+record came from, and has its key, headers and timestamp. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic_core import from_json
+
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.sinks.port import Record
+
+FIELD: Final = "kafka"
+ABOUT: Final = "kafka_replication"  # in an index's mapping: what we say about it
+ValueForm = Literal["json", "base64"]
+_BEGIN: Final = f'"{FIELD}":{{'.encode()
+_KEYWORD: Final = {"type": "keyword", "ignore_above": 8191}  # longer ones are kept, and not found by a search
+# How the field is searched. What is not named here is kept, and not searched.
+FIELDS: Final[dict[str, Any]] = {
+    "dynamic": False,
+    "properties": {
+        "replication": _KEYWORD,
+        "generation": {"type": "long"},
+        "topic": _KEYWORD,
+        "partition": {"type": "integer"},
+        "offset": {"type": "long"},
+        "timestamp": {"type": "date", "format": "epoch_millis"},
+        "key": _KEYWORD,
+        "headers": {"properties": {"name": _KEYWORD, "value": _KEYWORD}},
+    },
+}
+
+
+def mapping(partitions: int) -> dict[str, Any]:
+    """The mapping of an index that is made for a topic of so many partitions."""
+    return {"_meta": {ABOUT: {"partitions": partitions}}, "properties": {FIELD: FIELDS}}
+
+
+class NoDocument(ValueError):
+    """A record that cannot be a document, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of which replication, generation and source partition documents are."""
+
+    replication: str
+    generation: int
+    source: TopicPartition
+
+    @classmethod
+    def of(cls, key: PartitionKey, generation: int) -> Origin:
+        return cls(key.replication, generation, key.source)
+
+    def id(self, offset: int) -> str:
+        """The id of a record's document. The same record has the same id, whoever writes it and however often."""
+        return f"{self.source.topic}-{self.source.partition}-{offset}-{self.generation}"
+
+
+class Documents:
+    """Makes the documents of one origin."""
+
+    def __init__(self, origin: Origin, form: ValueForm = "json") -> None:
+        self._origin, self._form = origin, form
+        about = {
+            "replication": origin.replication,
+            "generation": origin.generation,
+            "topic": origin.source.topic,
+            "partition": origin.source.partition,
+        }
+        self._about = _BEGIN + _dumped(about)[1:-1] + b',"offset":'
+
+    def encoded(self, record: Record) -> bytes:
+        """The document of a record: one line of JSON. Raises NoDocument."""
+        offset, timestamp, key, value, headers = record
+        parts = [self._about, b"%d" % offset, b',"timestamp":%d' % timestamp if timestamp >= 0 else b""]
+        if key is not None:
+            parts += [b",", _member("key", key)]
+        if headers:
+            parts += [b',"headers":[', b",".join(_header(name, content) for name, content in headers), b"]"]
+        if value is None:
+            parts.append(b',"tombstone":true}}')
+            return b"{" + b"".join(parts)
+        if self._form == "base64":
+            parts += [b',"value":"', b64encode(value), b'"}}']
+            return b"{" + b"".join(parts)
+        text, kept = _one_line(value)
+        if kept:
+            parts += [b',"text":"', b64encode(value), b'"']
+        return text[:-1] + (b"," if _check(text) else b"") + b"".join(parts) + b"}}"
+
+    def refusal(self, record: Record) -> Failure | None:
+        """The failure of a record that cannot be a document."""
+        try:
+            self.encoded(record)
+        except NoDocument as error:
+            return failure_of(record, error)
+        return None
+
+
+def failure_of(record: Record, error: NoDocument) -> Failure:
+    return Failure(record[0], FailureKind.REFUSED, f"it cannot be a document: {error}", "not_a_document")
+
+
+def decoded(document: bytes) -> Record:
+    """The record of a document, as it was. Raises ValueError if the document is none of ours."""
+    begin = document.rfind(_BEGIN)  # inside of its strings a quotation mark has a backslash, so this is the field
+    if begin < 0:
+        raise ValueError("no field of ours")
+    about = json.loads(document[begin + len(_BEGIN) - 1 : -1])
+    key = _bytes(about, "key") if "key" in about or "key64" in about else None
+    headers = [(one["name"], _bytes(one, "value") if len(one) > 1 else None) for one in about.get("headers", ())]
+    return int(about["offset"]), int(about.get("timestamp", -1)), key, _value(document, begin, about), headers or None
+
+
+def _value(document: bytes, begin: int, about: dict[str, Any]) -> bytes | None:
+    if about.get("tombstone"):
+        return None
+    for name in ("value", "text"):
+        if name in about:
+            return b64decode(about[name])
+    fields = document[:begin]
+    return (fields[:-1] if fields.endswith(b",") else fields) + b"}"
+
+
+def _one_line(value: bytes) -> tuple[bytes, bool]:
+    """The value's text as one line without blanks around it; True if it was another one before."""
+    text = value.strip(b" \t\r\n")
+    if b"\n" in text:  # only between tokens: a string has none
+        text = text.replace(b"\n", b" ")
+    return text, text != value
+
+
+def _check(text: bytes) -> bool:
+    """True if the object has members. Raises NoDocument for what is no JSON object, or has the field that is ours."""
+    try:
+        found = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise NoDocument(f"its value is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise NoDocument(f"its value is JSON, but no object: {type(found).__name__}")
+    if FIELD in found:
+        raise NoDocument(f"its value has a field {FIELD!r}, which is ours")
+    return bool(found)
+
+
+def _header(name: str, content: bytes | None) -> bytes:
+    named = b'{"name":' + _dumped(name)
+    return named + (b"}" if content is None else b"," + _member("value", content) + b"}")
+
+
+def _member(name: str, content: bytes) -> bytes:
+    """``"name":"text"``, or ``"name64":"base64"`` for bytes that are no text."""
+    try:
+        return b'"%s":%s' % (name.encode(), _dumped(content.decode()))
+    except UnicodeDecodeError:
+        return b'"%s64":"%s"' % (name.encode(), b64encode(content))
+
+
+def _bytes(members: dict[str, Any], name: str) -> bytes:
+    return str(members[name]).encode() if name in members else b64decode(members[f"{name}64"])
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+_decoder = json.JSONDecoder()
+
+
+def sources(answer: str) -> Iterator[tuple[str, bytes]]:
+    """The id and the text of each document in the answer to a search, as it was written."""
+    at = 0
+    while (at := answer.find('"_id":', at)) >= 0:
+        id_, at = _decoder.raw_decode(answer, at + 6)
+        begin = answer.index('"_source":', at) + 10
+        _, at = _decoder.raw_decode(answer, begin)
+        yield id_, answer[begin:at].encode()

@@ -1,0 +1,90 @@
+"""Asks about single indexes: whether they are still the same ones, and whether they can be written to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
+from kafka_replication.opensearch.client import Client, path
+from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS
+from kafka_replication.planning.snapshot import Problem
+
+LEDGER: Final = (POSITIONS, RECEIPTS)  # both are in one index
+PIPELINES: Final = ("index.default_pipeline", "index.final_pipeline")
+
+
+class Indexes:
+    """Asks about indexes, also while copying."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def described(self, name: str) -> dict[str, Any] | None:
+        """``settings`` (flat) and ``mappings`` of the index; None if there is none. Raises Refused for an alias."""
+        found = self._client.found("GET", path(name), flat_settings=True)
+        if found is None:
+            return None
+        if list(found) != [name]:
+            raise Refused(f"{name} on the target is an alias of {', '.join(sorted(found))}", "write to an index itself")
+        return dict(found[name])
+
+    def id(self, name: str) -> str | None:
+        there = self.described(name)
+        return None if there is None else str(there["settings"]["index.uuid"])
+
+    def check_ids(self, key: PartitionKey, ids: Ids) -> None:
+        """Raise Refused unless the index is still the one of the plan."""
+        found = self.id(key.target_topic)
+        if found != ids.target_topic:
+            what = "was deleted" if found is None else f"was created again: its id is {found}, not {ids.target_topic}"
+            raise Refused(f"{key.target_topic} on the target {what}", "plan again")
+
+    def partitions(self, name: str) -> int:
+        """The number of partitions for which the index was made; 0 if there is none."""
+        if name in LEDGER:
+            return LEDGER_PARTITIONS
+        there = self.described(name)
+        return 0 if there is None else partitions_of(there)
+
+    def check_place(self, topic: str, partition: int) -> None:
+        """Raise Refused unless the topic has this partition."""
+        if topic not in LEDGER and partition >= self.partitions(topic):
+            raise Refused(f"there is no {topic}-{partition} on the target", "run again, which creates it")
+
+
+def partitions_of(there: Mapping[str, Any]) -> int:
+    return int(there["mappings"].get("_meta", {}).get(ABOUT, {}).get("partitions", 1))
+
+
+def problem_of(name: str, there: Mapping[str, Any]) -> Problem | None:
+    """The reason why no record may be written to an index as it is; None if it may be."""
+    settings, mappings = there["settings"], there["mappings"]
+    for pipeline in PIPELINES:
+        if settings.get(pipeline, "_none") != "_none":
+            return Problem(
+                f"{name} has an ingest pipeline ({pipeline}), which changes documents: what is stored would never be"
+                " what was copied",
+                f"set {pipeline} to _none, and change records by transform instead",
+            )
+    source = mappings.get("_source", {})
+    if source.get("enabled") is False or source.get("includes") or source.get("excludes"):
+        return Problem(f"{name} does not store whole documents (_source)", "create an index that does")
+    missing = _missing_fields(mappings.get("properties", {}).get(FIELD, {}))
+    if missing:
+        wanted = json.dumps({"properties": {FIELD: FIELDS}})
+        return Problem(
+            f"the mapping of {name} has no usable {FIELD}.{missing[0]}, by which records are found again",
+            f"before anything is written there: PUT {path(name, '_mapping')} {wanted}",
+        )
+    return None
+
+
+def _missing_fields(there: Mapping[str, Any]) -> list[str]:
+    """The fields by which records are found again that are missing, or of another type."""
+    properties = there.get("properties", {})
+    needed = ("replication", "generation", "topic", "partition", "offset")
+    return [name for name in needed if properties.get(name, {}).get("type") != FIELDS["properties"][name]["type"]]

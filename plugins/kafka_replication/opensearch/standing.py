@@ -1,0 +1,284 @@
+"""Looks at what stands in an index, whoever wrote it. Documents are searched after a refresh, as their readers do.
+
+A record's place is its source offset. Documents of others have no place: they get the offsets behind our last record,
+in every partition, because an index has none. What an attempt of ours has written and not committed is not shown: the
+next one writes it again, or deletes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from kafka_replication.ledger.entries import FailedRecord, Position
+from kafka_replication.ledger.placement import Part
+from kafka_replication.model.errors import GapFound, NotReady, Refused, ReplicationError, Unreachable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.opensearch.client import Answer, Client, path
+from kafka_replication.opensearch.documents import FIELD, Origin, decoded, sources
+from kafka_replication.opensearch.indexes import Indexes
+from kafka_replication.opensearch.journal import hits, refresh
+from kafka_replication.opensearch.ledger import OpenSearchLedger
+from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
+from kafka_replication.sinks.port import Record, digest_of
+from kafka_replication.targets.port import Failures
+from kafka_replication.verification.digest import BatchDigest, record_digest
+from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.matching import Seen
+from kafka_replication.verification.verify import PartDigest
+
+FIRST_PAGE, LONGEST_PAGE = 100, 5_000  # documents that one search returns
+PAGE_BYTES = 4 << 20
+MOST_FOREIGN = 1_000  # documents of others that are shown one by one
+MOST_RANGES = 1_000  # in one query, which may have 1,024 conditions
+Query = dict[str, Any]
+
+
+def ours(origin: Origin) -> list[Query]:
+    """The conditions of documents that were written for this origin."""
+    return [
+        {"term": {f"{FIELD}.replication": origin.replication}},
+        {"term": {f"{FIELD}.generation": origin.generation}},
+        {"term": {f"{FIELD}.topic": origin.source.topic}},
+        {"term": {f"{FIELD}.partition": origin.source.partition}},
+    ]
+
+
+def in_range(wanted: OffsetRange) -> Query:
+    return {"range": {f"{FIELD}.offset": {"gte": wanted.from_, "lt": wanted.until}}}
+
+
+def within(ranges: Iterable[OffsetRange]) -> Query:
+    """Documents in any of these ranges; of very many, in the range that they span."""
+    some = list(ranges)
+    if len(some) > MOST_RANGES:
+        some = [OffsetRange(some[0].from_, some[-1].until)]
+    return {"bool": {"should": [in_range(one) for one in some], "minimum_should_match": 1}} if some else NOTHING
+
+
+NOTHING: Query = {"match_none": {}}
+
+
+def foreign(replication: str, generation: int | None) -> Query:
+    """Documents that this generation of the replication has not written."""
+    mine: list[Query] = [{"term": {f"{FIELD}.replication": replication}}]
+    if generation is not None:
+        mine.append({"term": {f"{FIELD}.generation": generation}})
+    return {"bool": {"must_not": [{"bool": {"filter": mine}}]}}
+
+
+def count(client: Client, index: str, query: Query) -> int:
+    try:
+        found = client.json("POST", path(index, "_count"), {"query": query})
+    except Answer as answer:
+        raise client.refused(answer) from answer
+    if found["_shards"]["failed"]:
+        raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
+    return int(found["count"])
+
+
+def documents(client: Client, index: str, query: Query) -> Iterator[tuple[str, bytes]]:
+    """The id and the text of our documents that a search finds, by their offsets, which differ."""
+    size, after = FIRST_PAGE, -1
+    while True:
+        past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
+        body: Query = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": size, "track_total_hits": False}
+        answer = _page(client, index, body)
+        page = list(sources(answer))
+        yield from page
+        if len(page) < size:
+            return
+        after = _decoded(*page[-1])[0]
+        size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // len(answer)))
+
+
+def _page(client: Client, index: str, body: Query) -> str:
+    try:
+        answer = client.text("POST", path(index, "_search"), json.dumps(body).encode())
+    except Answer as error:
+        if error.status == 404:
+            raise GapFound(f"{index} on the target is gone", "restore it") from error
+        raise client.refused(error) from error
+    if '"timed_out":false' not in answer[:200] or '"failed":0' not in answer[:300]:
+        raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
+    return answer
+
+
+class OpenSearchStanding:
+    """A `Standing`."""
+
+    commit_takes = 0
+
+    def __init__(self, client: Client, ledger: OpenSearchLedger) -> None:
+        self._client, self._ledger = client, ledger
+
+    def ends_of(self, index: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The end of each partition of an existing index."""
+        refresh(self._client, index)
+        return {number: self._place(TopicPartition(index, number)).end for number in partitions}
+
+    def _place(self, at: TopicPartition) -> Place:
+        return Place(self._client, self._ledger, at)
+
+    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        ends, _ = self.ends(wanted)
+        return {at: OffsetRange(0, end) for at, end in ends.items()}
+
+    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        return dict.fromkeys(wanted, 0), {}
+
+    def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        ends, failed = dict[TopicPartition, int](), dict[TopicPartition, ReplicationError]()
+        by_index: dict[str, set[int]] = {}
+        for at in wanted:
+            by_index.setdefault(at.topic, set()).add(at.partition)
+        for index, numbers in by_index.items():
+            try:
+                found = self.ends_of(index, sorted(numbers))
+            except (Refused, Unreachable) as error:
+                failed |= dict.fromkeys((TopicPartition(index, number) for number in numbers), error)
+                continue
+            ends |= {TopicPartition(index, number): end for number, end in found.items()}
+        return ends, failed
+
+    def stable_ends(
+        self, wanted: Iterable[TopicPartition], seconds: float | None = None
+    ) -> tuple[dict[TopicPartition, int], Failures]:
+        return self.ends(wanted)
+
+    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
+        return set()
+
+    def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
+        refresh(self._client, at.topic)
+        return self._place(at).first(wanted)
+
+    def reader(self, at: TopicPartition) -> AbstractContextManager[OpenSearchReader]:
+        refresh(self._client, at.topic)
+        return nullcontext(OpenSearchReader(self._client, self._ledger, at))
+
+
+class Place:
+    """One partition of an index, as it was refreshed last."""
+
+    def __init__(self, client: Client, ledger: OpenSearchLedger, at: TopicPartition) -> None:
+        self._client, self._at = client, at
+        key, position = _position(ledger, at)
+        self._replication = ledger.journal.replication
+        self._generation = position.generation if position else None
+        self._committed = NOTHING
+        if key is not None and position is not None:
+            conditions = [*ours(Origin.of(key, position.generation)), within(position.coverage)]
+            self._committed = {"bool": {"filter": conditions}}
+
+    @property
+    def _foreign(self) -> Query:
+        """Without a position nothing there is ours."""
+        return {"match_all": {}} if self._generation is None else foreign(self._replication, self._generation)
+
+    @property
+    def own_end(self) -> int:
+        """One past our highest committed offset."""
+        body = {"query": self._committed, "sort": [{f"{FIELD}.offset": "desc"}], "size": 1}
+        found = hits(self._client, body, self._at.topic)
+        return int(found[0]["sort"][0]) + 1 if found else 0
+
+    @property
+    def end(self) -> int:
+        """One past the last document."""
+        return self.own_end + count(self._client, self._at.topic, self._foreign)
+
+    def first(self, wanted: OffsetRange) -> int | None:
+        query = {"bool": {"filter": [self._committed, in_range(wanted)]}}
+        body = {"query": query, "sort": [{f"{FIELD}.offset": "asc"}], "size": 1}
+        if found := hits(self._client, body, self._at.topic):
+            return int(found[0]["sort"][0])
+        from_ = max(self.own_end, wanted.from_)
+        return from_ if from_ < min(self.end, wanted.until) else None
+
+    def content(self, wanted: OffsetRange) -> Iterator[Record]:
+        """Ours in their order, then those of others, whose content is the text of the document."""
+        query = {"bool": {"filter": [self._committed, in_range(wanted)]}}
+        for id_, document in documents(self._client, self._at.topic, query):
+            yield _decoded(id_, document)
+        own_end = self.own_end
+        if wanted.until <= own_end:
+            return
+        body = {"query": self._foreign, "size": MOST_FOREIGN}
+        others = sorted(sources(_page(self._client, self._at.topic, body)))
+        for number, (id_, document) in enumerate(others, own_end):
+            if number in wanted:
+                yield number, -1, id_.encode(), document, None
+
+
+def _decoded(id_: str, document: bytes) -> Record:
+    """The record; of a document that was changed so that it is none any more, its text."""
+    try:
+        return decoded(document)
+    except (ValueError, KeyError, TypeError):
+        return 0, -1, id_.encode(), document, None
+
+
+def _position(ledger: OpenSearchLedger, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
+    """The key that writes there, and its position."""
+    for key, position in ledger.view({}).positions.items():
+        if key.target == at:
+            return key, position
+    return None, None
+
+
+class OpenSearchReader:
+    """A `RecordReader`."""
+
+    def __init__(self, client: Client, ledger: OpenSearchLedger, at: TopicPartition) -> None:
+        self._place, self.records = Place(client, ledger, at), 0
+
+    def content(self, wanted: OffsetRange) -> Iterator[Record]:
+        return self._place.content(wanted)
+
+    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
+        for offset, *fields in self.content(wanted):
+            self.records += 1
+            if total is not None and not isinstance(total, BatchDigest):
+                total.add(*fields)
+            yield Seen(offset, record_digest(*fields))
+
+    def add_to(self, total: Digest, wanted: OffsetRange) -> None:
+        for _ in self.seen(wanted, total):
+            pass
+
+
+class OpenSearchVerifier:
+    """A `TargetReader`: what a search finds at the offsets of a receipt, each at the id that it has to have."""
+
+    def __init__(self, client: Client, ledger: OpenSearchLedger, key: PartitionKey) -> None:
+        self._client, self._ledger, self._key = client, ledger, key
+        self._origin: Origin | None = None
+
+    def _opened(self) -> Origin:
+        if self._origin is None:
+            position = self._ledger.position(self._key)
+            if position is not None:
+                Indexes(self._client).check_ids(self._key, position.ids)
+            refresh(self._client, self._key.target_topic)
+            self._origin = Origin.of(self._key, position.generation if position else 0)
+        return self._origin
+
+    def read(self, part: Part, digest: Digest | None) -> PartDigest:
+        origin, found = self._opened(), 0
+        query = {"bool": {"filter": [*ours(origin), within(part.offsets)]}}
+        if digest is None:
+            return PartDigest(count(self._client, self._key.target_topic, query), "")
+        for id_, document in documents(self._client, self._key.target_topic, query):
+            offset, *fields = _decoded(id_, document)
+            if id_ == origin.id(offset) and not isinstance(digest, BatchDigest):
+                found += 1
+                digest.add(*fields)
+        return PartDigest(found, digest.hexdigest())
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        found = OpenSearchQuarantine(self._client).original(self._key, failed)
+        return found is not None and digest_of(found) == failed.digest

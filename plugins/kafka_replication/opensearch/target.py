@@ -1,0 +1,156 @@
+"""OpenSearch as the target of a replication: ``target: {type: opensearch, connection: ...}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import cached_property
+from typing import Any, ClassVar
+
+from kafka_replication.kafka.read_back.partition_comparison import SourceSide
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Login
+from kafka_replication.model.targets import IDEMPOTENT, OPENSEARCH, Promise
+from kafka_replication.opensearch import client as clients
+from kafka_replication.opensearch.bulk import Bulk
+from kafka_replication.opensearch.catalogue import OpenSearchCatalogue
+from kafka_replication.opensearch.client import Client
+from kafka_replication.opensearch.indexes import Indexes
+from kafka_replication.opensearch.journal import EntryWriter, Journal
+from kafka_replication.opensearch.ledger import OpenSearchLedger
+from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
+from kafka_replication.opensearch.session import OpenSearchSession
+from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearchVerifier
+from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.port import TargetSettings
+from kafka_replication.verification.read_back import Sides
+
+
+class OpenSearchTarget:
+    """A `Target`."""
+
+    connection_type: ClassVar[str] = OPENSEARCH
+    promise: ClassVar[Promise] = IDEMPOTENT
+
+    def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
+        self._settings, self._deadline = settings, deadline
+
+    @classmethod
+    def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return clients.checked(name, settings)
+
+    @cached_property
+    def _client(self) -> Client:
+        make = clients.shared if self._settings.shared else Client
+        return make(self._settings.connection, self._settings.request_seconds)
+
+    @property
+    def login(self) -> Login:
+        user = self._settings.connection.get("login") or "anonymous"
+        return Login(self._client.name, f"User:{user}")
+
+    def connect(self) -> None:
+        if refused := refusal_of(self._client.json("GET", "/").get("version", {})):
+            raise Refused(
+                f"{self._client.name} is {refused}",
+                "use OpenSearch, or Elasticsearch 7.10 or a later one of version 7",
+            )
+
+    def check_reachable(self, at: TopicPartition) -> None:
+        self._client.json("GET", "/")
+
+    @cached_property
+    def ledger(self) -> OpenSearchLedger:
+        return OpenSearchLedger(self._client, self._settings.replication)
+
+    @cached_property
+    def catalogue(self) -> OpenSearchCatalogue:
+        return OpenSearchCatalogue(self._client, self.ledger)
+
+    @cached_property
+    def standing(self) -> OpenSearchStanding:
+        return OpenSearchStanding(self._client, self.ledger)
+
+    def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
+        return lambda: nullcontext(OpenSearchLedger(self._client, self._settings.replication))
+
+    @property
+    def sink(self) -> OpenSearchSink:
+        return OpenSearchSink(self._client, self._settings, self.ledger, self._deadline)
+
+    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[Sides]:
+        side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
+        return closing(side)
+
+    def session(self, key: PartitionKey) -> OpenSearchSession:
+        return self.sink.opened(key)
+
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[OpenSearchSession]:
+        return self.sink.session(key, ids, SetAside(searching=True))
+
+    def writer(self, writer_id: str, what: str) -> EntryWriter:
+        return self.sink.writer(writer_id, what)
+
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        for writer_id, what in ids.items():
+            check()
+            self.writer(writer_id, what).fence()
+
+    def quarantine(self) -> AbstractContextManager[OpenSearchQuarantine]:
+        return nullcontext(OpenSearchQuarantine(self._client))
+
+
+class OpenSearchSink:
+    """A `Sink`."""
+
+    def __init__(self, client: Client, settings: TargetSettings, ledger: OpenSearchLedger, deadline: Deadline) -> None:
+        self._client, self._settings, self._ledger, self._deadline = client, settings, ledger, deadline
+
+    def writer(self, writer_id: str, what: str) -> EntryWriter:
+        journal = Journal(self._client, self._settings.replication)
+        return EntryWriter(journal, writer_id, what, Indexes(self._client).check_place)
+
+    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> OpenSearchSession:
+        return OpenSearchSession(
+            key=key,
+            client=self._client,
+            ledger=self._ledger,
+            writer=self.writer(key.transactional_id, str(key)),
+            bulk=Bulk(
+                client=self._client,
+                index=key.target_topic,
+                stall_seconds=self._settings.copying.stall_timeout,
+                deadline=self._deadline,
+            ),
+            form=self._settings.documents.value,
+            ids=ids,
+            aside=aside,
+        )
+
+    def session(
+        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
+    ) -> AbstractContextManager[OpenSearchSession]:
+        return closing(self.opened(key, ids, aside))
+
+    def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
+        return "OpenSearch stores documents, not Kafka's batches"
+
+    def verifier(self, key: PartitionKey) -> AbstractContextManager[OpenSearchVerifier]:
+        """With connections of its own."""
+        client = Client(self._settings.connection, self._settings.request_seconds)
+        return nullcontext(OpenSearchVerifier(client, self._ledger, key))
+
+
+def refusal_of(version: Mapping[str, Any]) -> str | None:
+    """The name of a server that is not known to work, from its ``version``. None: it is OpenSearch, or Elasticsearch
+    7.10 or a later one of version 7.
+    """
+    name, number = str(version.get("distribution", "elasticsearch")), str(version.get("number", ""))
+    major, _, minor = number.partition(".")
+    known = name == "opensearch" or (major == "7" and int(minor.partition(".")[0]) >= 10)
+    return None if known else f"{name} {number}"

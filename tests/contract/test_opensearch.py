@@ -1,0 +1,75 @@
+"""OpenSearch passes the suites that every kind of target has to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka_replication.conformance import ledger, sink, transaction
+from kafka_replication.conformance.ground import opened
+from kafka_replication.conformance.ledger_world import World
+from kafka_replication.conformance.sink import SinkCase
+from kafka_replication.conformance.transaction import TransactionCase
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.opensearch.journal import MOST_IN_TAIL, Head
+from kafka_replication.opensearch.target import OpenSearchTarget
+from stack.opensearch_server import OpenSearchServer
+from tests.support.opensearch import OpenSearchGround
+
+# What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
+LEDGER = {
+    name: check for name, check in ledger.ALL.items() if check is not ledger.open_transactions_are_named_by_their_keys
+}
+
+
+@pytest.fixture
+def ground(opensearch: OpenSearchServer) -> OpenSearchGround:
+    ground = OpenSearchGround.of(opensearch)
+    ground.forget_ledger()
+    return ground
+
+
+@pytest.mark.parametrize("check", sink.PROMISED[OpenSearchTarget.promise], ids=lambda check: check.__name__)
+def test_sink(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> None:
+    check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)
+def test_ledger(check: Callable[[World], None], ground: OpenSearchGround) -> None:
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    check(world)
+
+
+@pytest.mark.parametrize("check", transaction.ATOMIC, ids=lambda check: check.__name__)
+def test_transaction(check: Callable[[TransactionCase], None], ground: OpenSearchGround) -> None:
+    world = World(ground, "contract")
+    world.ledger().ensure(world.replication())
+    target = opened(ground, "contract")
+    check(TransactionCase(ground, lambda id_: target.writer(id_, "contract")))
+
+
+def test_an_entry_that_is_replaced_while_the_ledger_is_read_is_not_missed(ground: OpenSearchGround) -> None:
+    """It was applied when the head was read, and is replaced and applied again before the entries are searched."""
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    journal = ground.journal(world.name)
+
+    def commit(*values: str) -> None:
+        """With so many others that what was committed before is applied."""
+        others = [(POSITIONS, 0, f"other {number}", "{}") for number in range(MOST_IN_TAIL)]
+        journal.change(lambda head: head.with_([*((POSITIONS, 0, "key", value) for value in values), *others]))
+
+    def values(head: Head) -> list[str | None]:
+        return [record.value for record in journal.since(head, 0, [POSITIONS]) if record.key == "key"]
+
+    for written in (("old",), (), ()):
+        commit(*written)
+    before = journal.head()
+    assert before.applied > MOST_IN_TAIL and values(before) == ["old"]
+    for written in (("new",), (), ()):
+        commit(*written)
+    assert values(before) == ["new"], "at least what was there when the head was read"
+    newest = journal.newest(POSITIONS, 0, "key")
+    assert newest is not None and newest.value == "new"

@@ -1,0 +1,286 @@
+"""Records become documents in OpenSearch, whatever happens meanwhile: none lost, none twice, each refused one named."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kafka_replication.reporting.audit import AuditReport
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.failed.catalog import Selection, failed_records
+from stack.opensearch_server import OpenSearchServer
+from tests.support.http_proxy import Answer, Pass, Proxy, refused, running
+from tests.support.jobs import InProcess, after_copy
+from tests.support.opensearch import OpenSearchGround
+from tests.support.scenario import Rec, Scenario, only
+
+COUNT = 300
+
+
+def orders(count: int, first: int = 0) -> list[Rec]:
+    return [
+        Rec(b"k%d" % n, json.dumps({"n": n, "name": f"order {n}"}).encode(), (("h", b"1"),), 1_700_000_000_000 + n)
+        for n in range(first, first + count)
+    ]
+
+
+@dataclass
+class Shop:
+    """A replication of orders to an index of OpenSearch."""
+
+    scene: Scenario
+    ground: OpenSearchGround
+    proxy: Proxy
+
+    def ready(self, count: int = COUNT) -> None:
+        self.scene.source.create(self.scene.topic)
+        self.scene.source.produce(self.scene.topic, orders(count))
+
+    def found(self, **query: Any) -> list[dict[str, Any]]:
+        """What a search finds, in the order of offsets."""
+        topic = self.scene.topic
+        self.ground.ask("POST", f"{topic}/_refresh")
+        body = {"query": query or {"match_all": {}}, "size": 10_000, "sort": [{"kafka.offset": "asc"}]}
+        return [hit["_source"] for hit in self.ground.ask("POST", f"{topic}/_search", body)["hits"]["hits"]]
+
+    def assert_copied(self, count: int = COUNT, without: tuple[int, ...] = ()) -> None:
+        wanted = [n for n in range(count) if n not in without]
+        assert [document["n"] for document in self.found()] == wanted
+        report: AuditReport = audit(self.scene.bare_run())
+        assert all(partition.outcome == "clean" for partition in report.partitions), report.text()
+
+    def limits(self, **settings: Any) -> None:
+        self.ground.ask("PUT", f"{self.scene.topic}/_settings", settings)
+
+
+@pytest.fixture
+def shop(scene: Scenario, opensearch: OpenSearchServer) -> Iterator[Shop]:
+    proxy = Proxy(opensearch.url)
+    with running(proxy) as url:
+        scene.client = {"url": url}
+        scene.settings["target"] = {"connection": "target", "type": "opensearch"}
+        scene.settings["copy"] = {"chunk_records": 100, "stall_timeout": 30}
+        yield Shop(scene, OpenSearchGround.of(opensearch), proxy)
+
+
+def test_a_value_is_the_document_and_its_fields_are_found(shop: Shop) -> None:
+    shop.ready()
+    shop.scene.source.produce(
+        shop.scene.topic, [Rec(b"\xff\xfe", b'{\n "n" : 300\n}', (("h", None),)), Rec(b"gone", None)]
+    )
+    report = shop.scene.run()
+    assert report.outcome == "done", report.table()
+    assert only(report).digest_ok, report.table()
+    [one] = shop.found(term={"n": 7})
+    assert one == {
+        "n": 7,
+        "name": "order 7",
+        "kafka": {
+            "replication": shop.scene.name,
+            "generation": 1,
+            "topic": shop.scene.topic,
+            "partition": 0,
+            "offset": 7,
+            "timestamp": 1_700_000_000_007,
+            "key": "k7",
+            "headers": [{"name": "h", "value": "1"}],
+        },
+    }
+    assert [document["kafka"]["offset"] for document in shop.found(term={"kafka.key": "gone"})] == [301]
+    assert shop.found(range={"kafka.timestamp": {"gte": 1_700_000_000_298}})[0]["n"] == 298
+    assert all(partition.outcome == "clean" for partition in audit(shop.scene.bare_run()).partitions)
+    shop.scene.idle_run()
+
+
+def test_records_that_conflict_with_the_mapping_are_named_and_set_aside(shop: Shop) -> None:
+    """Three among many: each with its field and reason, and no neighbour is lost with them."""
+    shop.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
+    shop.ready(100)
+    bad = [Rec(b"a", b'{"n": "no number"}'), Rec(b"b", b"no JSON"), Rec(b"c", b'{"n": {"deep": 1}}')]
+    shop.scene.source.produce(shop.scene.topic, [*bad, *orders(100, 103)])
+    report = shop.scene.run()
+    assert report.outcome == "done", report.table()
+    shop.assert_copied(203, without=(100, 101, 102))
+    rows = failed_records(shop.scene.bare_run(), shop.scene.bare_run().view(), Selection())
+    assert {row.record.offset: row.record.error for row in rows} == {
+        100: "mapper_parsing_exception",
+        101: "not_a_document",
+        102: "mapper_parsing_exception",
+    }
+    assert "[n]" in next(row.record.reason for row in rows if row.record.offset == 100)
+
+
+def test_a_record_that_is_refused_ends_its_partition_and_nothing_before_it_is_missing(shop: Shop) -> None:
+    shop.ready(150)
+    shop.scene.source.produce(shop.scene.topic, [Rec(b"a", b'{"n": "no number"}'), *orders(10, 151)])
+    report = shop.scene.run()
+    line = only(report)
+    assert report.outcome == "failed" and "offset 150" in (line.error or "") and "[n]" in (line.error or "")
+    assert shop.scene.watermark() == 150
+    assert [document["n"] for document in shop.found(range={"kafka.offset": {"lt": 150}})] == list(range(150))
+
+
+def test_what_is_refused_for_now_is_sent_again_in_smaller_requests(shop: Shop) -> None:
+    """429 and 413 of whole requests, and 429 of single documents among others that were taken."""
+    shop.ready()
+    seen = list[int]()
+
+    def busy(path: str, body: bytes, passed: Pass) -> Answer:
+        seen.append(len(body.splitlines()) // 2)
+        if len(seen) in (1, 4):
+            return refused(429, "circuit_breaking_exception")
+        if seen[-1] > 30:
+            return refused(413, "content_too_long")
+        status, content = passed(body)
+        if len(seen) % 5 == 0:
+            answer = json.loads(content)
+            error = {"type": "rejected_execution_exception", "reason": "queue is full"}
+            answer["items"][-1]["index"] = {"status": 429, "error": error}
+            content = json.dumps({**answer, "errors": True}).encode()
+        return status, content
+
+    shop.proxy.fault = busy
+    report = shop.scene.run()
+    assert report.outcome == "done", report.table()
+    assert max(seen) == 100 and min(seen) <= 25
+    shop.assert_copied()
+
+
+def test_an_answer_that_is_lost_after_the_write_changes_nothing(shop: Shop) -> None:
+    shop.ready()
+    lost = list[int]()
+
+    def losing(path: str, body: bytes, passed: Pass) -> Answer | None:
+        answer = passed(body)
+        if len(lost) < 3:
+            lost.append(len(body))
+            return None
+        return answer
+
+    shop.proxy.fault = losing
+    report = shop.scene.run()
+    assert report.outcome == "done" and len(lost) == 3, report.table()
+    shop.assert_copied()
+
+
+def test_an_answer_with_fewer_items_than_were_sent_is_no_answer(shop: Shop) -> None:
+    shop.ready()
+
+    def short(path: str, body: bytes, passed: Pass) -> Answer:
+        status, content = passed(body)
+        answer = json.loads(content)
+        return status, json.dumps({**answer, "items": answer["items"][:-1]}).encode()
+
+    shop.proxy.fault = short
+    report = shop.scene.run()
+    assert report.outcome == "failed" and "99 answers about 100 documents" in (only(report).error or "")
+    assert shop.scene.watermark() in (None, 0)
+    shop.proxy.fault = None
+    assert shop.scene.run().outcome == "done"
+    shop.assert_copied()
+
+
+def test_a_block_of_the_index_is_waited_for(shop: Shop) -> None:
+    """As a node sets it whose disk is nearly full. Once it is gone the same run goes on."""
+    shop.ready()
+    blocked, released = threading.Event(), threading.Event()
+
+    def blocking(path: str, body: bytes, passed: Pass) -> Answer:
+        if not blocked.is_set():
+            shop.limits(**{"index.blocks.read_only_allow_delete": True})
+            blocked.set()
+        elif not released.is_set():
+            released.set()
+            shop.limits(**{"index.blocks.read_only_allow_delete": None})
+        return passed(body)
+
+    shop.proxy.fault = blocking
+    report = shop.scene.run()
+    assert report.outcome == "done" and released.is_set(), report.table()
+    shop.assert_copied()
+
+
+def test_a_block_that_stays_is_named_and_nothing_is_set_aside(shop: Shop) -> None:
+    shop.scene.settings["failures"] = {"policy": "skip", "limit": 1000}
+    shop.scene.settings["copy"] |= {"stall_timeout": 1, "attempts": 1}
+    shop.ready()
+
+    def blocking(path: str, body: bytes, passed: Pass) -> Answer:
+        shop.limits(**{"index.blocks.read_only_allow_delete": True})
+        return passed(body)
+
+    shop.proxy.fault = blocking
+    report = shop.scene.run()
+    assert report.outcome == "failed" and "read-only" in (only(report).error or ""), report.table()
+    assert "disk" in only(report).remedy
+    shop.proxy.fault = None
+    report = shop.scene.run()
+    assert report.outcome == "failed" and "read_only_allow_delete" in (only(report).error or ""), report.table()
+    shop.limits(**{"index.blocks.read_only_allow_delete": None})
+    assert shop.scene.run().outcome == "done"
+    shop.assert_copied()
+
+
+def test_an_index_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
+    shop.ready()
+
+    def deleting(path: str, body: bytes, passed: Pass) -> Answer:
+        if len(shop.proxy.bulks) == 2:
+            shop.ground.delete(shop.scene.topic)
+        return passed(body)
+
+    shop.proxy.fault = deleting
+    report = shop.scene.run()
+    assert report.outcome == "failed", report.table()
+    assert "deleted" in (only(report).error or "") or "created again" in (only(report).error or ""), report.table()
+    assert shop.scene.watermark() in (None, 0)
+
+
+def test_a_server_that_dies_in_the_middle_and_comes_back(shop: Shop) -> None:
+    shop.ready()
+    killed = threading.Event()
+
+    def dying(path: str, body: bytes, passed: Pass) -> Answer:
+        answer = passed(body)
+        if len(shop.proxy.bulks) == 2:
+            shop.ground.go_away()
+            shop.ground.come_back()
+            killed.set()
+        return answer
+
+    shop.proxy.fault = dying
+    report = shop.scene.run()
+    assert killed.is_set() and report.outcome == "done", report.table()
+    shop.assert_copied()
+
+
+def test_a_document_that_was_changed_before_it_was_read_back_is_named(shop: Shop) -> None:
+    """Also in a way that only its text shows."""
+    shop.ready()
+
+    def change() -> None:
+        shop.ground.ask("POST", f"{shop.scene.topic}/_refresh")
+        [one] = shop.ground.ask("POST", f"{shop.scene.topic}/_search", {"query": {"term": {"n": 7}}})["hits"]["hits"]
+        shop.ground.ask("PUT", f"{shop.scene.topic}/_doc/{one['_id']}", {**one["_source"], "n": 7.0})
+
+    report = shop.scene.run(after_copy(change))
+    assert report.outcome == "failed" and "differ" in (only(report).error or ""), report.table()
+
+
+def test_an_index_of_somebody_else_without_our_fields_is_refused_with_the_command(shop: Shop) -> None:
+    shop.ready()
+    shop.ground.ask("PUT", shop.scene.topic, {"settings": {"index": {"number_of_replicas": 0}}})
+    launcher = InProcess()
+    report = shop.scene.run(launcher)
+    line = only(report)
+    assert report.outcome == "failed" and not launcher.jobs, report.table()
+    assert "kafka.replication" in (line.error or "") and "_mapping" in line.remedy
+    mapping = json.loads(line.remedy[line.remedy.index("{") :])
+    shop.ground.ask("PUT", f"{shop.scene.topic}/_mapping", mapping)
+    assert shop.scene.run().outcome == "done"
+    shop.assert_copied()

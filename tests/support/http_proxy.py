@@ -1,0 +1,78 @@
+"""Between a client and a server: passes requests on, and does to some of them what networks and busy servers do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+
+Answer = tuple[int, bytes]
+Pass = Callable[[bytes], Answer]  # passes a body on to the server
+Fault = Callable[[str, bytes, Pass], Answer | None]  # of path, body; None: the connection is closed without an answer
+
+
+def refused(status: int, kind: str) -> Answer:
+    """The answer about a request as a whole."""
+    return status, json.dumps({"error": {"type": kind, "reason": "said by the test"}, "status": status}).encode()
+
+
+@dataclass
+class Proxy:
+    """``fault`` is asked about each request that writes documents; without it all are passed on."""
+
+    url: str
+    fault: Fault | None = None
+    bulks: list[int] = field(default_factory=list)  # documents in each request, in the order of their coming
+
+    def answer(self, method: str, path: str, body: bytes) -> Answer | None:
+        def passed(body: bytes) -> Answer:
+            headers = {"content-type": "application/json"}
+            found = httpx.request(method, f"{self.url}{path}", content=body, headers=headers, timeout=120)
+            return found.status_code, found.content
+
+        if "/_bulk" not in path or path.startswith("/kafka-replication.") or self.fault is None:
+            return passed(body)
+        self.bulks.append(len(body.splitlines()) // 2)
+        return self.fault(path, body, passed)
+
+
+@contextmanager
+def running(proxy: Proxy) -> Iterator[str]:
+    """The address of the proxy while it runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            answer = proxy.answer(self.command, self.path, body)
+            if answer is None:
+                self.close_connection = True
+                return
+            status, content = answer
+            self.send_response(status)
+            self.send_header("content-type", "application/json; charset=UTF-8")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,68 @@
+"""An answer to ``_bulk`` is judged item by item, whatever its status as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_replication.model.errors import Fenced, NotAuthorized, Refused, ReplicationError, Unexpected
+from kafka_replication.opensearch.bulk import deletion, item, judged
+
+ITEMS = [item(offset, f"t-0-{offset}-1", 3, b"{}") for offset in (5, 6, 7)]
+
+
+def answer(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"items": [{"index": one} for one in items]}
+
+
+def error(status: int, kind: str, reason: str = "because", **more: Any) -> dict[str, Any]:
+    return {"status": status, "error": {"type": kind, "reason": reason, **more}}
+
+
+def test_created_and_updated_are_done() -> None:
+    outcome = judged(ITEMS, answer({"status": 201}, {"status": 200}, {"status": 201}), "orders")
+    assert not outcome.again and not outcome.refused
+
+
+def test_a_deletion_of_what_is_not_there_is_done() -> None:
+    assert not judged([deletion(5, "a", 3)], {"items": [{"delete": {"status": 404}}]}, "orders").again
+
+
+def test_what_has_no_room_now_is_sent_again_and_its_neighbours_are_not() -> None:
+    for one in (
+        error(429, "rejected_execution_exception"),
+        error(503, "unavailable_shards_exception"),
+        error(403, "cluster_block_exception"),
+        error(429, "cluster_block_exception"),
+    ):
+        outcome = judged(ITEMS, answer({"status": 201}, one, {"status": 201}), "orders")
+        assert outcome.again == (ITEMS[1],) and one["error"]["type"] in outcome.why and not outcome.refused
+
+
+def test_a_refused_document_is_named_with_field_and_cause() -> None:
+    cause = {"reason": 'For input string: "x"'}
+    refused = error(400, "mapper_parsing_exception", "failed to parse field [n] of type [long]", caused_by=cause)
+    outcome = judged(ITEMS, answer({"status": 201}, {"status": 201}, refused), "orders")
+    [failure] = outcome.refused
+    assert (failure.offset, failure.error) == (7, "mapper_parsing_exception")
+    assert "[n] of type [long]" in failure.reason and "For input string" in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "kind"),
+    [
+        (error(409, "version_conflict_engine_exception"), Fenced),
+        (error(404, "index_not_found_exception"), Refused),
+        (error(403, "security_exception"), NotAuthorized),
+    ],
+)
+def test_what_concerns_all_of_them_is_an_error(one: dict[str, Any], kind: type[ReplicationError]) -> None:
+    with pytest.raises(kind):
+        judged(ITEMS, answer({"status": 201}, one, {"status": 201}), "orders")
+
+
+@pytest.mark.parametrize("given", [{}, {"items": []}, answer({"status": 201}), answer(*[{"status": 201}] * 4)])
+def test_an_answer_about_fewer_or_more_says_nothing(given: dict[str, Any]) -> None:
+    with pytest.raises(Unexpected, match="about 3 documents"):
+        judged(ITEMS, given, "orders")
