@@ -113,6 +113,9 @@ class OpenSearchLedger:
     def undecided(self) -> set[PartitionKey]:
         return set()
 
+    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
+        return []
+
     def hidden(self) -> Mapping[TopicPartition, int]:
         return {}
 

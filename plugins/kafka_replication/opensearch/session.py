@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import IDEMPOTENT
 from kafka_replication.opensearch import quarantine
 from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
@@ -346,6 +347,9 @@ class OpenSearchSession:
         self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()
         self._position, self._chunk = position, None
+
+    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """An index hides nothing."""
 
     def close(self) -> None:
         if self._pool is not None:

@@ -8,7 +8,7 @@ next one writes it again, or deletes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -151,6 +151,12 @@ class OpenSearchStanding:
 
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         return set()
+
+    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
+        return {}
+
+    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         refresh(self._client, at.topic)

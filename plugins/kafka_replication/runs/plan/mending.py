@@ -182,7 +182,7 @@ def _damages(
     for key, some in suspects.items():
         ours, wanted = world.view.positions[key].ends(key.source.partition), sorted(doubtful & {*some})
         if unknown := [at for at in wanted if at not in ends]:
-            left[key] = f"{unknown[0]} shows less than was copied, but not all brokers answer or agree on its leader"
+            left[key] = f"{unknown[0]} shows less than was copied, and it is not certain where it ends"
             continue
         seen = {at.partition: min(ends[at], dropped.get(key, ends[at])) for at in wanted}
         begins = {
