@@ -94,6 +94,8 @@ def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
     suspects = {key: some for key, some in suspects.items() if view.positions.get(key) == world.view.positions[key]}
     dropped = {key: begins for key, begins in dropped.items() if key in suspects}
     world = replace(world, view=view)
+    # The end of an open transaction has dropped what Kafka had hidden before it in the same partition.
+    dropped |= _dropped(run, world, [key for key in suspects if key not in dropped and view.pending(key)])
     damages = _damages(run, world, suspects, dropped, left)
     done = _mend_each(run, world, damages, left) if damages else {}
     for key, text in done.items():
@@ -143,17 +145,19 @@ def _dropped(run: LeasedRun, world: World, unverified: Collection[PartitionKey])
     if not unverified or not run.replication.placing.sole:
         return found
     receipts = run.clusters.ledger.receipts({key: view.receipts_from(key) for key in unverified})
+    logs = standing.logs([key.target for key in unverified])
 
     def look(key: PartitionKey) -> None:
         topic = world.snapshot.target[key.target_topic]
-        there, pending = topic.offsets(key.target.partition), view.pending(key)
-        if "compact" in topic.config.get("cleanup.policy", ""):  # compaction may have removed them
+        there, pending = logs.get(key.target), view.pending(key)
+        # Compaction may have removed them.
+        if there is None or "compact" in topic.config.get("cleanup.policy", ""):
             return
         known = receipts.of(key, view.positions[key].generation)
         parts = [part for one in known if pending.contains(one.range) for part in one.parts]
-        end = there.last_stable
+        end = there.until
         for part in sorted(parts, key=lambda part: part.first, reverse=True):
-            if not there.log_start <= part.first < part.until <= end:
+            if not there.from_ <= part.first < part.until <= end:
                 return
             if standing.first_record(key.target, OffsetRange(part.first, end)) is not None:
                 return
