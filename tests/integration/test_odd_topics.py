@@ -35,7 +35,7 @@ ENGINES = ("batch", "auto", "record")
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What the readers find in the topics of one side; by partition, which names the topic."""
+    """The contents of the topics of one side, as each reader finds them; by partition, which names the topic."""
 
     stored: Mapping[int, list[tuple[int, Stored]]]
     java: Mapping[int, list[bytes]]
