@@ -153,8 +153,10 @@ def said(report: RunReport) -> str:
 
 
 def may_refuse(engine: str, topic: OddTopic) -> bool:
-    """The record engine says by name what its client would change."""
-    return engine == "record" and (topic.has_bytes or topic.has_early)
+    """The record engine says by name what its client would change. It copies what is left of batches that were compacted,
+    whatever the engine is.
+    """
+    return (engine == "record" or topic.kind == Kind.COMPACTED) and (topic.has_bytes or topic.has_early)
 
 
 def as_produced(record: RawRecord | Rec, kind: Kind) -> Stored:
