@@ -86,7 +86,7 @@ def compact(cluster: Cluster, topic: OddTopic) -> None:
 
     def is_compacted() -> bool:
         written = next(later)
-        roll = Rec(b"roll%d" % written, b"v", (), LATEST // 2 + 3_600_000 * written)
+        roll = Rec(b"roll%d" % written, b"v", (), LATEST // 4 * 3 + 3_600_000 * written)
         cluster.produce(topic.name, [roll], topic.partition)
         return len(as_stored(cluster, topic.name, topic.partition)) < before + written
 
