@@ -55,7 +55,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a transactional producer of this number sends; its transaction begins if none is open."""
+    """Records that the transactional producer of this number sends; its transaction begins if none is open."""
 
     producer: int
     records: tuple[Rec, ...]
@@ -111,7 +111,7 @@ class OddTopic:
         return self.kind != Kind.APPENDED and any(record.timestamp <= 0 for record in self._raw())
 
     def appended(self) -> list[RawRecord | Rec]:
-        """What a ``read_committed`` reader sees if the broker does nothing more."""
+        """The records that a ``read_committed`` reader sees if the broker does nothing more."""
         found = list[tuple[int | None, RawRecord | Rec]]()
         for step in self.steps:
             match step:
@@ -126,7 +126,7 @@ class OddTopic:
 
 
 class _Dice(random.Random):
-    """What the contents are made with."""
+    """Makes contents."""
 
     def content(self, few: bool = False) -> bytes | None:
         match self.choices(range(5), (2, 1, 8, 4, 1))[0]:
@@ -151,7 +151,7 @@ class _Dice(random.Random):
 
 @dataclass(frozen=True, kw_only=True)
 class _Style:
-    """What the records of one topic have in common."""
+    """The common features of the records of one topic."""
 
     dice: _Dice
     keyed: bool  # few keys, and never null, as compaction needs
@@ -176,7 +176,7 @@ class _Style:
         return tuple(made)
 
     def sent(self, count: int) -> tuple[Rec, ...]:
-        """What librdkafka's producer can send."""
+        """Records that librdkafka's producer can send."""
         return tuple(
             Rec(
                 self.key(),

@@ -1,4 +1,4 @@
-"""What other clients than librdkafka's read: Java's console consumer, kafka-python, and a decoder of stored batches."""
+"""Readers that are not librdkafka: Java's console consumer, kafka-python, and a decoder of stored batches."""
 
 from __future__ import annotations
 
