@@ -26,6 +26,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eighth more bytes
 # snappy-java's frames, which all clients read: this, two versions, and blocks. The length of a block precedes it.
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
@@ -61,7 +62,7 @@ def packed(codec: int, data: bytes) -> bytes:
     """The same records compressed, in a form that every client can read."""
     match codec:
         case Codec.GZIP:
-            return gzip.compress(data, mtime=0)
+            return gzip.compress(data, _GZIP_LEVEL, mtime=0)
         case Codec.SNAPPY:
             blocks = (bytes(_arrow("snappy").compress(block)) for block in _pieces(data, _SNAPPY_BLOCK))
             framed = (struct.pack(">i", len(block)) + block for block in blocks)
