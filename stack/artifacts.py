@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from stack import maven
@@ -29,6 +29,7 @@ class Release:
     artifacts: tuple[str, ...]
     lock: Path
     megabytes: int
+    _: KW_ONLY
     server: str = "kafka"  # begins the names of its folders
     title: str = "Apache Kafka"  # in messages
 

@@ -129,7 +129,7 @@ OPTIONAL = {
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained"},
     "removed": {"target_starts"},
     "handled": {"not_visible", "given_back", "number"},
-    "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates"},
+    "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise"},
 }
 
 

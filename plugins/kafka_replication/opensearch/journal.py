@@ -10,8 +10,8 @@ late, changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final
 
 import xxhash
@@ -49,7 +49,13 @@ class LedgerRecord:
     topic: str
     partition: int
     key: str
+    _: KW_ONLY
     value: str | None
+
+    @classmethod
+    def of_json(cls, stored: Sequence[Any]) -> LedgerRecord:
+        offset, topic, partition, key, value = stored
+        return cls(offset, topic, partition, key, value=value)
 
     def as_json(self) -> list[Any]:
         return [self.offset, self.topic, self.partition, self.key, self.value]
@@ -89,7 +95,7 @@ class Head:
 
     def with_(self, entries: Iterable[tuple[str, int, str, str | None]]) -> Head:
         """After these entries were committed together."""
-        new = tuple(LedgerRecord(self.next_offset + number, *entry) for number, entry in enumerate(entries))
+        new = tuple(LedgerRecord.of_json((self.next_offset + number, *entry)) for number, entry in enumerate(entries))
         return replace(self, next_offset=self.next_offset + len(new), tail=(*self.tail, *new))
 
     @property
@@ -118,7 +124,7 @@ class Head:
                 next_offset=int(source["next"]),
                 session=int(source["session"]),
                 sessions=dict(source["sessions"]),
-                tail=tuple(LedgerRecord(*record) for record in source["tail"]),
+                tail=tuple(map(LedgerRecord.of_json, source["tail"])),
                 at=at,
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -213,7 +219,7 @@ class Journal:
         for record in reversed(head.tail):
             if record.place == (topic, partition, key):
                 return record
-        wanted = LedgerRecord(0, topic, partition, key, None)
+        wanted = LedgerRecord(0, topic, partition, key, value=None)
         found = self.client.found("GET", path(INDEX, "_doc", self.entry_id(wanted)))
         return _record(found["_source"]) if found and found.get("found") else None
 
@@ -248,7 +254,7 @@ class Journal:
 
 
 def _record(source: dict[str, Any]) -> LedgerRecord:
-    return LedgerRecord(source["offset"], source["topic"], source["partition"], source["key"], source["value"])
+    return LedgerRecord(source["offset"], source["topic"], source["partition"], source["key"], value=source["value"])
 
 
 def _newest(records: Iterable[LedgerRecord]) -> list[LedgerRecord]:

@@ -56,9 +56,11 @@ def take_back(
     first, *others = without(key, view, offsets, lost, entry, stamp)
     assert isinstance(first, Position)
     verified, decided = view.verified.get(key), view.handled_in(key, position.generation)
+    retried = view.handled_in(key, position.generation, "retried")
+    standing = ends_of(part for entry in (*known, *retried) if entry not in lost for part in entry.parts)
     return TakenBack(
         offsets=offsets,
-        entries=(_ending(first, key, _new_ends(lost, ends)), *others),
+        entries=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),
         deleted=tuple(lost),
         before=(position, *([verified] if verified else []), *decided, entry, *lost),
     )
@@ -115,7 +117,9 @@ def counts(
 
 
 def _new_ends(lost: Iterable[Receipt], ends: Mapping[int, int]) -> dict[int, int]:
-    """One past where our last copy can be that still stands, by target partition: offsets of a key rise."""
+    """One past where our last copy can be that still stands, by target partition, if no receipt says where it is:
+    offsets of a key rise.
+    """
     new = dict(ends)
     for part in (part for receipt in lost for part in receipt.parts):
         new[part.partition] = min(part.first, new.get(part.partition, part.first))
