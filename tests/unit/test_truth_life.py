@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -372,6 +373,27 @@ class Expiring(Life):
             super().read_back()
 
     def in_sync_means_that_an_audit_finds_nothing(self) -> None: ...
+
+
+class Drawn:
+    """Draws these values, one after the other."""
+
+    def __init__(self, *values: int) -> None:
+        self._values = list(values)
+
+    def draw(self, _: object) -> int:
+        return self._values.pop(0)
+
+
+def test_a_repair_keeps_the_end_of_a_last_chunk_that_was_removed_and_given_back() -> None:
+    life = Life()
+    life.open(harm="none", late=3)
+    life.produce(records=[False] * 5 + [True])
+    life.produce(records=[False] * 5 + [True, False])
+    life.backfill(data=cast(st.DataObject, Drawn(4, 16)))
+    life.delete_records(data=cast(st.DataObject, Drawn(3)))
+    life.backfill(data=cast(st.DataObject, Drawn(15, 16)))
+    life.a_repair_would_change_nothing()
 
 
 Life.TestCase.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)

@@ -56,8 +56,8 @@ def take_back(
     first, *others = without(key, view, offsets, lost, entry, stamp)
     assert isinstance(first, Position)
     verified, decided = view.verified.get(key), view.handled_in(key, position.generation)
-    retried = view.handled_in(key, position.generation, "retried")
-    standing = ends_of(part for entry in (*known, *retried) if entry not in lost for part in entry.parts)
+    retried = (part for one in view.handled_in(key, position.generation, "retried") for part in one.parts)
+    standing = ends_of([*(part for one in known if one not in lost for part in one.parts), *retried])
     return TakenBack(
         offsets=offsets,
         entries=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),

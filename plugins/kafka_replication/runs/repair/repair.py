@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka_replication import documents
 from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_ends
-from kafka_replication.ledger.entries import Handled, Position, Receipt, Verified
+from kafka_replication.ledger.entries import Handled, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaPartitions, Spread
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
@@ -161,7 +161,7 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
         next_offset=coverage.union(given_back).contiguous_end(start),
         coverage=coverage,
         leader_epoch=None,
-        **_ends(key, position, [*chunks, *_retried(key, view, position)]),
+        **_ends(key, position, [*chunks, *_retried(key, view, position)], view.removal(key, generation)),
         **({} if receipts.incomplete(key) else _set_aside(chunks)),
     )
     return after, unproven
@@ -187,9 +187,16 @@ def _set_aside(chunks: Iterable[Receipt]) -> dict[str, Any]:
     return {name: sum(getattr(receipt, name) for receipt in chunks) for name in ASIDE}
 
 
-def _ends(key: PartitionKey, position: Position, entries: Sequence[Receipt | Handled]) -> dict[str, Any]:
-    """The ends of our records on the target, as these entries prove them."""
+def _ends(
+    key: PartitionKey, position: Position, entries: Sequence[Receipt | Handled], removal: Removed | None
+) -> dict[str, Any]:
+    """The ends of our records on the target, as these entries prove them. What retention removed was ours, up to where
+    the position says so, also if its receipts were given back.
+    """
     ends = target_ends(entries)
+    if removal is not None:
+        ours = position.ends(key.source.partition)
+        ends = {number: max(end, min(ours.get(number, 0), removal.start(number))) for number, end in ends.items()}
     partitioned = [receipt.placement.by for receipt in entries if isinstance(receipt.placement, KafkaPartitions)]
     if partitioned and partitioned[-1].name != KEEP:
         recorded = position.ends(key.source.partition) if position.spread else {}
