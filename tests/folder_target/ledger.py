@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger import writing
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Verified
 from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.record_keys import position_key, verified_key
-from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.targets.unhidden import UnhiddenLedger
 from tests.folder_target.journal import Journal, create
 
 
-class FolderLedger:
+class FolderLedger(UnhiddenLedger):
     """A `Ledger`. Nothing is ever hidden: a transaction is one line of the journal."""
 
     def __init__(self, journal: Journal, replication: str) -> None:
@@ -59,26 +58,8 @@ class FolderLedger:
         there = self._journal.now().topics.get(RECEIPTS)
         return {number: len(there.entries.get(number, ())) if there else 0 for number in range(LEDGER_PARTITIONS)}
 
-    def undecided(self) -> set[PartitionKey]:
-        return set()
-
-    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
-        return []
-
-    def hidden(self) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def hidden_by(self, at: TopicPartition) -> str:
-        return ""
-
     def obstacle(self) -> ReplicationError | None:
         return None
-
-    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-        writing.write(transaction, key, entry)
-
-    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
-        writing.delete(transaction, key, receipt)
 
     def _newest(self, topic: str, partitions: Collection[int]) -> NewestEntries:
         newest, there = NewestEntries(self._replication), self._journal.now().topics.get(topic)

@@ -22,6 +22,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.port import Failures, TargetSettings, ToCreate
+from kafka_replication.targets.unhidden import UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
@@ -155,7 +156,7 @@ class FolderReader:
             pass
 
 
-class FolderStanding:
+class FolderStanding(UnhiddenStanding):
     """A `Standing`."""
 
     commit_takes = 0
@@ -167,25 +168,8 @@ class FolderStanding:
         topics = self._journal.now().topics
         return {at: OffsetRange(0, topics[at.topic].end(at.partition)) for at in wanted if at.topic in topics}
 
-    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
-        return dict.fromkeys(wanted, 0), {}
-
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         return {at: log.until for at, log in self.logs(wanted).items()}, {}
-
-    def stable_ends(
-        self, wanted: Iterable[TopicPartition], seconds: float | None = None
-    ) -> tuple[dict[TopicPartition, int], Failures]:
-        return self.ends(wanted)
-
-    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
-        return set()
-
-    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
-        return {}
-
-    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         return next((record[0] for record in content(self._journal, at, wanted)), None)

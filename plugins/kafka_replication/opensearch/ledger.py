@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger import writing
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Verified
 from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.record_keys import position_key, verified_key
-from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch.client import Answer, Client, path
 from kafka_replication.opensearch.journal import (
     FORMAT,
@@ -27,9 +25,10 @@ from kafka_replication.opensearch.journal import (
     heads,
     key_text,
 )
+from kafka_replication.targets.unhidden import UnhiddenLedger
 
 
-class OpenSearchLedger:
+class OpenSearchLedger(UnhiddenLedger):
     """A `Ledger`. Nothing is ever hidden: a transaction is one write."""
 
     def __init__(self, client: Client, replication: str) -> None:
@@ -110,18 +109,6 @@ class OpenSearchLedger:
     def receipt_ends(self) -> Mapping[int, int]:
         return _ends(self.journal.head())
 
-    def undecided(self) -> set[PartitionKey]:
-        return set()
-
-    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
-        return []
-
-    def hidden(self) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def hidden_by(self, at: TopicPartition) -> str:
-        return ""
-
     def obstacle(self) -> ReplicationError | None:
         found = self._client.found("GET", path(INDEX, "_settings"), flat_settings=True)
         settings = next(iter(found.values()))["settings"] if found else {}
@@ -132,12 +119,6 @@ class OpenSearchLedger:
             f"the ledger {INDEX} on the target cannot be written: {', '.join(blocks)}",
             "free disk space if its node has none left, then remove the block; the next run goes on",
         )
-
-    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-        writing.write(transaction, key, entry)
-
-    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
-        writing.delete(transaction, key, receipt)
 
 
 BLOCKS = frozenset(f"index.blocks.{name}" for name in ("read_only", "read_only_allow_delete", "write"))

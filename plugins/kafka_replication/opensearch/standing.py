@@ -8,7 +8,7 @@ next one writes it again, or deletes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -25,6 +25,7 @@ from kafka_replication.opensearch.ledger import OpenSearchLedger
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.port import Failures
+from kafka_replication.targets.unhidden import UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
@@ -107,7 +108,7 @@ def _page(client: Client, index: str, body: Query) -> str:
     return answer
 
 
-class OpenSearchStanding:
+class OpenSearchStanding(UnhiddenStanding):
     """A `Standing`."""
 
     commit_takes = 0
@@ -127,9 +128,6 @@ class OpenSearchStanding:
         ends, _ = self.ends(wanted)
         return {at: OffsetRange(0, end) for at, end in ends.items()}
 
-    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
-        return dict.fromkeys(wanted, 0), {}
-
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         ends, failed = dict[TopicPartition, int](), dict[TopicPartition, ReplicationError]()
         by_index: dict[str, set[int]] = {}
@@ -143,20 +141,6 @@ class OpenSearchStanding:
                 continue
             ends |= {TopicPartition(index, number): end for number, end in found.items()}
         return ends, failed
-
-    def stable_ends(
-        self, wanted: Iterable[TopicPartition], seconds: float | None = None
-    ) -> tuple[dict[TopicPartition, int], Failures]:
-        return self.ends(wanted)
-
-    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
-        return set()
-
-    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
-        return {}
-
-    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         refresh(self._client, at.topic)

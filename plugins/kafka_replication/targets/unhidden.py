@@ -1,0 +1,58 @@
+"""The answers of a target without transactions, which hides nothing from readers, for its `Ledger` and `Standing`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from kafka_replication.ledger import writing
+from kafka_replication.ledger.entries import Entry, Receipt
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.targets.port import Failures
+
+
+class UnhiddenLedger:
+    """The part of a `Ledger` that is about entries which readers do not see yet, and how entries are written."""
+
+    def undecided(self) -> set[PartitionKey]:
+        return set()
+
+    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
+        return []
+
+    def hidden(self) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def hidden_by(self, at: TopicPartition) -> str:
+        return ""
+
+    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
+        writing.write(transaction, key, entry)
+
+    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+        writing.delete(transaction, key, receipt)
+
+
+class UnhiddenStanding(Protocol):
+    """The part of a `Standing` that is about records which readers do not see yet. Logs begin at 0 and lose no end."""
+
+    def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]: ...
+
+    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
+        return dict.fromkeys(wanted, 0), {}
+
+    def stable_ends(
+        self, wanted: Iterable[TopicPartition], seconds: float | None = None
+    ) -> tuple[dict[TopicPartition, int], Failures]:
+        return self.ends(wanted)
+
+    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
+        return set()
+
+    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
+        return {}
+
+    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
