@@ -76,8 +76,7 @@ def store_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-def fail(**more: Any) -> None:
-    """The callback of the plan task, whose source did not answer."""
+def replication(**more: Any) -> Replication:
     document = {
         "name": NAME,
         "source": {"connection": "kafka_source"},
@@ -85,6 +84,11 @@ def fail(**more: Any) -> None:
         "topics": {"include": ["orders"]},
         "alerts": {"apprise": "oncall", **more},
     }
+    return Replication.model_validate(document)
+
+
+def fail(**more: Any) -> None:
+    """The callback of the plan task, whose source did not answer."""
     error = Unreachable("source does not answer", "start its brokers")
     context: Any = {
         "dag": SimpleNamespace(dag_id=NAME),
@@ -92,7 +96,7 @@ def fail(**more: Any) -> None:
         "run_id": "manual-1",
         "exception": failure(str(error), retriable=False, error=error),
     }
-    alerts.on_failure(Replication.model_validate(document))(context)
+    alerts.on_failure(replication(**more))(context)
 
 
 def remember(context: dict[str, Any]) -> None:
@@ -153,6 +157,18 @@ def test_a_store_that_hangs_does_not_keep_an_alert_back(
         fail()
     [post] = received.posts
     assert "the watermark store does not answer" in post.text and "source does not answer" in post.text
+
+
+def test_a_look_after_a_good_run_ends_before_airflow_ends_the_task(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(alerts, "ENDING", 1.0)
+    context: Any = {"dag": SimpleNamespace(dag_id=NAME), "ti": SimpleNamespace(task_id="report"), "run_id": "manual-1"}
+    with silent() as server:
+        monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"postgresql+psycopg://u:p@{LOOPBACK}:{server.port}/x")
+        alerts.on_success(replication())(context)
+        left = [thread.name for thread in threading.enumerate() if thread.name == "telling"]
+    assert left and "is left behind" in caplog.text
 
 
 def test_what_sends_an_alert_is_loaded_before_the_task_has_failed() -> None:

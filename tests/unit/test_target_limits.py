@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from kafka_replication.kafka.quarantine.target_limits import FRAMING, TargetLimits
+from kafka_replication.kafka.quarantine.target_limits import FRAMING, TargetLimits, largest_batch
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.sinks.port import Record
 
@@ -24,6 +24,11 @@ def limits(size: int, codec: str = "lz4") -> TargetLimits:
 
 def record(value: bytes) -> Record:
     return 7, 1_700_000_000_000, b"", value, None
+
+
+@pytest.mark.parametrize(("segment", "largest"), [({}, 3_000_000), ({"segment.bytes": "1048576"}, 1_048_576)])
+def test_a_batch_has_to_fit_one_segment(segment: dict[str, str], largest: int) -> None:
+    assert largest_batch({"max.message.bytes": "3000000", **segment}) == largest
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "snappy", "gzip"])

@@ -73,6 +73,14 @@ def test_a_key_whose_password_is_wrong_or_missing(files: dict[str, str], form: s
     assert way == "text" or key in wrong.what, "the file is named"
 
 
+@pytest.mark.parametrize("setting", [KEY, CERTIFICATE, "ssl.ca.location", STORE])
+def test_a_key_is_not_shown_where_the_name_of_a_file_belongs(files: dict[str, str], setting: str) -> None:
+    text = Path(files["own"]).read_text()
+    error = refused({CERTIFICATE: files["own"], KEY: files["own"], setting: text})
+    assert type(error) is TlsFailed and f"{setting} has to name a file" in error.what, error
+    assert not any(line in str(error) for line in text.splitlines())
+
+
 def test_the_key_of_another_certificate(files: dict[str, str]) -> None:
     by_file = refused({CERTIFICATE: files["own"], KEY: files["other"]})
     texts = {"ssl.certificate.pem": Path(files["own"]).read_text(), "ssl.key.pem": Path(files["other"]).read_text()}

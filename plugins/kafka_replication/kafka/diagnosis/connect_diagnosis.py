@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _MISSPELT = re.compile(r'No such configuration property: "(.*)"')
 _NO_KERBEROS = "No provider for SASL mechanism GSSAPI"
 _SETTING = re.compile(r"[a-z][a-z0-9_.]*[a-z0-9]")
 _KEYS, _KEY_PASSWORD = ("ssl.key.location", "ssl.key.pem"), "ssl.key.password"
+_ALSO_TEXT = ("ssl.key.location", "ssl.certificate.location", "ssl.ca.location")  # or as .pem
 _STORE, _STORE_PASSWORD = "ssl.keystore.location", "ssl.keystore.password"
 _OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 # The event is complete; a probe would only add that the port is open.
@@ -113,6 +115,12 @@ def error_of(
 def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
     """The error if no client can be made of the settings: the refused setting, and the remedy."""
     cluster, reason = name_of(settings), reason.strip().removeprefix(_MAKING)
+    if name := next(filter(partial(_has_text, settings), settings), None):
+        text = f"the text into {name.replace('.location', '.pem')}, or " if name in _ALSO_TEXT else ""
+        return TlsFailed(
+            f"{cluster}: {name} has to name a file, but has the content of one",
+            f"put {text}the file's name into {name}",
+        )
     if match := _UNUSABLE.search(reason):
         return _unusable_tls(settings, match[1], match[2])
     if _STORE_PASSWORD in reason and not settings.get(_STORE_PASSWORD):
@@ -135,6 +143,11 @@ def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
     return BadInput(
         f"{cluster}: the client settings are not usable: {reason}", f"correct {name or 'the settings'} in {extra}"
     )
+
+
+def _has_text(settings: Mapping[str, Any], name: str) -> bool:
+    """True if a setting that names a file has a PEM text, which can be a key and must not be shown (RFC 7468)."""
+    return name.startswith("ssl.") and name.endswith(".location") and "-----BEGIN" in str(settings[name])
 
 
 def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed:

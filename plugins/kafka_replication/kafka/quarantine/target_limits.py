@@ -2,7 +2,8 @@
 everything else.
 
 The rules are those of Kafka's ``LogValidator``: a record without a key on a compacted topic, a timestamp out of bounds.
-``UnifiedLog`` compares the size of a batch as it arrives, compressed by the producer, with ``max.message.bytes``.
+``UnifiedLog`` compares the size of a batch as it arrives, compressed by the producer, with ``max.message.bytes`` and
+with ``segment.bytes``.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.planning.topics.created_topics import AFTER, BEFORE, after_limit, before_limit
 from kafka_replication.sinks.port import Record, size_of
 
-SIZE = "max.message.bytes"
+SIZE, SEGMENT = "max.message.bytes", "segment.bytes"
 FRAMING = 68  # bytes of a batch with one record (61 + 7), beside its key, value and headers; a large one needs more
 CLOCKS = 60_000  # ms by which the broker's clock may differ from ours
 WINDOW = 32 << 10  # bytes that zlib looks back
 PROBES, PROBE = 64, 16  # places of a record where repetitions are looked for, and bytes compared there
 _UNLIMITED = 2**62
+
+
+def largest_batch(config: Mapping[str, str]) -> int:
+    """The size in bytes of the largest batch that a topic with this configuration takes: it has to fit one segment."""
+    return min(int(config[SIZE]), int(config.get(SEGMENT, _UNLIMITED)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

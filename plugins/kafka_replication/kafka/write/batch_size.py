@@ -23,9 +23,9 @@ _round_trips: dict[tuple[int, str], float] = {}
 
 
 def batch_size(target: clients.ClientConfig, limit: int) -> int:
-    """The ``batch.size`` for a topic whose ``max.message.bytes`` is ``limit``.
+    """The ``batch.size`` for a topic that takes batches of at most ``limit`` bytes.
 
-    A batch above the topic's limit is refused as a whole, even if its records fit; the client counts its bytes before
+    A batch above this limit is refused as a whole, even if its records fit; the client counts its bytes before
     it compresses them.
     """
     most = max(FRAMING, limit - FRAMING)

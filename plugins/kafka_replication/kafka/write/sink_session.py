@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
-from kafka_replication.kafka.quarantine.target_limits import SIZE, TargetLimits
+from kafka_replication.kafka.quarantine.target_limits import TargetLimits, largest_batch
 from kafka_replication.kafka.write.batch_size import batch_size
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic
@@ -71,13 +71,13 @@ class KafkaSinkSession:
         self._partition.fence()
 
     def _largest_batch(self) -> int:
-        """In bytes: what the target topic takes, and the quarantine topic if records may go there."""
-        limit = int(self._limits[SIZE])
+        """In bytes: the batch that the target topic takes, and the quarantine topic if records may go there."""
+        limit = largest_batch(self._limits)
         if self._aside is None or "quarantine" not in self._aside.policy.policies:
             return limit
         admin, quarantine = self._partition.target_partition.admin, self._aside.topic
         there = topics.states(admin, [quarantine])
-        return min(limit, int(topics.config(admin, quarantine)[SIZE])) if there else limit
+        return min(limit, largest_batch(topics.config(admin, quarantine))) if there else limit
 
     def position(self) -> Position | None:
         position = self._partition.position()
@@ -107,7 +107,7 @@ class KafkaSinkSession:
     def batches(self) -> Batches | None:
         if self._batches_in is None:
             return None
-        return Batches(int(self._limits[SIZE]), partial(self._begin_batches, self._batches_in))
+        return Batches(largest_batch(self._limits), partial(self._begin_batches, self._batches_in))
 
     def _begin_batches(self, commit: Atomic) -> BatchWriter:
         """Begin the next chunk, of whole batches. A session writes either these or records."""

@@ -70,14 +70,15 @@ def _side_by_side(*actions: Callable[[], None]) -> None:
     """
     begun = [background.begin(partial(_logged, action), "telling") for action in actions]
     if wait(begun, ENDING).not_done:
-        log.error("telling did not end within %.0f s and is left behind: the store or alerts.callback hangs", ENDING)
+        who = "the store, a cluster or alerts.callback hangs"
+        log.error("telling did not end within %.0f s and is left behind: %s", ENDING, who)
 
 
 def _logged(action: Callable[[], None]) -> None:
     try:
         action()
     except Exception:
-        log.exception("the failure of a run could not be reported")
+        log.exception("the end of a run could not be reported")
 
 
 def on_success(replication: Replication) -> Callable[[Context], None]:
@@ -86,7 +87,7 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
     def heal(context: Context) -> None:
         from kafka_replication.orchestration.alerting import watching
 
-        watching.look(replication, dict(context))
+        _side_by_side(lambda: watching.look(replication, dict(context)))
 
     return heal
 
