@@ -20,9 +20,9 @@ from kafka_replication.orchestration.alerting.notifiers import NotifierChannel
 from kafka_replication.orchestration.alerting.notify import REQUEST
 from kafka_replication.orchestration.alerting.notify import Request as NotifyRequest
 from kafka_replication.spark.jobs import JOB, Job
-from kafka_replication.wire.logins import Bearer, Plain, Scram
-from kafka_replication.wire.security import Security
-from kafka_replication.wire.tokens import Token, Tokens
+from kafka_replication.wire.login.mechanisms import Bearer, Plain, Scram
+from kafka_replication.wire.login.security import Security
+from kafka_replication.wire.login.tokens import Token, Tokens
 
 SECRET = "do-not-show-me"
 TOKEN = Token(value=SECRET, expires=math.inf, extensions=[("cluster", SECRET)])

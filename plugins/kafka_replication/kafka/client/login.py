@@ -10,8 +10,8 @@ from typing import Any
 from kafka_replication.kafka.client import callbacks
 from kafka_replication.kafka.client.clients import ClientConfig
 from kafka_replication.model.errors import BadInput
-from kafka_replication.wire.security import Security, is_about_connecting
-from kafka_replication.wire.unsupported import Unsupported
+from kafka_replication.wire.login.security import Security, is_about_connecting
+from kafka_replication.wire.login.unsupported import Unsupported
 
 
 def unsupported(config: ClientConfig) -> str | None:

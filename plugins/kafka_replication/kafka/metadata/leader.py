@@ -8,7 +8,7 @@ from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import BadInput, NotReady
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire.connection import Connection
-from kafka_replication.wire.unsupported import Unsupported
+from kafka_replication.wire.login.unsupported import Unsupported
 
 
 def connect(config: clients.ClientConfig, at: TopicPartition, timeout: float) -> Connection:

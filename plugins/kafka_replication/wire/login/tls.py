@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from kafka_replication.runtime.extras import install
-from kafka_replication.wire.unsupported import Unsupported
+from kafka_replication.wire.login.unsupported import Unsupported
 
 SETTINGS = frozenset(
     {

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from kafka_replication.wire import oidc, tls
-from kafka_replication.wire.logins import Bearer, Login, Plain, Scram
-from kafka_replication.wire.tokens import Tokens, from_callback, secrets_of
-from kafka_replication.wire.unsupported import Unsupported
+from kafka_replication.wire.login import oidc, tls
+from kafka_replication.wire.login.mechanisms import Bearer, Login, Plain, Scram
+from kafka_replication.wire.login.tokens import Tokens, from_callback, secrets_of
+from kafka_replication.wire.login.unsupported import Unsupported
 
 CLIENT = "rdkafka"  # confluent-kafka's own, so that the same quota counts
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from kafka_replication.model.errors import NotAuthenticated, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runtime.deadline import NEVER, retry
-from kafka_replication.wire.tls import trusting
-from kafka_replication.wire.tokens import Token, without
-from kafka_replication.wire.unsupported import Unsupported
+from kafka_replication.wire.login.tls import trusting
+from kafka_replication.wire.login.tokens import Token, without
+from kafka_replication.wire.login.unsupported import Unsupported
 
 METHOD, GRANT, METADATA = (
     f"sasl.oauthbearer.{name}" for name in ("method", "grant.type", "metadata.authentication.type")

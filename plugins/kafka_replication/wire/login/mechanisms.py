@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kafka_replication.model.errors import NotAuthenticated
-from kafka_replication.wire.tokens import Tokens
+from kafka_replication.wire.login.tokens import Tokens
 
 Say = Callable[[str], str]  # sends a message and returns the broker's answer; raises NotAuthenticated if it refuses
 

@@ -1,0 +1,1 @@
+"""How a connection logs in: TLS, the kinds of SASL login, and tokens."""
