@@ -23,10 +23,12 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.login import security_of
 from kafka_replication.kafka.metadata.leader import connect
+from kafka_replication.kafka.preflight import reachability
 from kafka_replication.model.errors import BadInput, NotAuthenticated, ReplicationError, TlsFailed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
+from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.jobs import JOB, Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.wire import fetching
@@ -147,7 +149,10 @@ def test_no_client_gets_in(world: World, way: str) -> None:
     settings = settings_of(world)
     with pytest.raises(kind, match=said) as caught:
         batch_client(settings)
-    assert SECRET not in str(caught.value) and "eyJ" not in str(caught.value)
+    with pytest.raises(kind) as of_records:
+        reachability.check("source", settings, TOPIC, 20.0, Deadline.after(60.0))
+    for error in (caught.value, of_records.value):
+        assert SECRET not in str(error) and "eyJ" not in str(error)
     with pytest.raises(ReplicationError):
         clients.admin(settings, 2.0)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from kafka_replication.kafka.diagnosis import causes
 from kafka_replication.kafka.diagnosis.causes import ConnectCause
+from kafka_replication.model.errors import NotAuthenticated, TlsFailed, Unreachable
 
 SECONDS = 2.0  # for each step
 DEFAULT_PORT = 9092
@@ -76,7 +77,29 @@ def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) ->
         return replace(
             causes.LOGIN_MISSING, what=f"{causes.LOGIN_MISSING.what} (it offers {', '.join(login.mechanisms)})"
         )
-    return causes.LOGIN_NOT_EXPECTED if wants_login and not login.mechanisms else None
+    if wants_login and not login.mechanisms:
+        return causes.LOGIN_NOT_EXPECTED
+    return _no_token(settings) if wants_login else None
+
+
+def _no_token(settings: Mapping[str, Any]) -> ConnectCause | None:
+    """The reason why an OpenID provider gives no token for the login; None if it does, or if none is asked. librdkafka
+    2.16 tells a client nothing about it.
+    """
+    if str(settings.get("sasl.oauthbearer.method", "")).lower() != "oidc":
+        return None
+    from kafka_replication.wire.login.oidc import TokenEndpoint  # only a connection that fails needs it
+
+    try:
+        TokenEndpoint(settings).fetch(SECONDS)
+    except (NotAuthenticated, TlsFailed) as refused:
+        cause = causes.LOGIN_REFUSED if isinstance(refused, NotAuthenticated) else causes.TLS_FAILED
+        return replace(cause, what=refused.what, remedy=refused.remedy)
+    except Unreachable as away:
+        return replace(causes.NO_ANSWER, what=away.what, remedy=away.remedy)
+    except ValueError:  # settings that only librdkafka follows
+        return None
+    return None
 
 
 def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> ConnectCause | None:
