@@ -228,12 +228,19 @@ def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -
     ready.idle_run()
 
 
+def assert_lean(driver: psutil.Process) -> None:
+    """Spark's driver has not loaded what it never needs. Both packages are here, Airflow's providers bring them."""
+    loaded = {mapped.path for mapped in driver.memory_maps()}
+    assert not [path for path in loaded if "/numpy/" in path or "/pandas/" in path]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, number: signal.Signals) -> None:
     """Whether the run is asked to end or is gone at once: Spark ends, and its workers abort what they have open."""
     ready.settings |= {"copy": SMALL | {"transaction_timeout": 600}}
     run = SparkRun(ready, halted=True)
     await_middle(ready, run)
+    assert_lean(run.driver())
     run.process.send_signal(number)
     run.end()
     assert run.process.returncode == (143 if number == signal.SIGTERM else -number)
