@@ -18,6 +18,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker
+from tests.faults import profiles
 from tests.faults.attempt import Attempt
 from tests.faults.bench import Bench
 from tests.faults.load import PARTITIONS
@@ -30,9 +31,13 @@ HALF = 250  # offsets of a partition
 
 
 def _alone(trial: Trial) -> Broker:
-    """The broker that alone has the target topic."""
-    broker = trial.dice.choice(trial.bench.target.brokers)
-    assignment, config = [[broker.node_id]] * PARTITIONS, {"min.insync.replicas": "1"}
+    """The broker that alone has the target topic; where each chunk lies in several partitions, one of these."""
+    broker, config = trial.dice.choice(trial.bench.target.brokers), {"min.insync.replicas": "1"}
+    assignment = [[broker.node_id]] * PARTITIONS
+    if profiles.current().spread:
+        others = [[one.node_id] for one in trial.bench.target.brokers if one is not broker]
+        assignment = [trial.dice.choice(others) for _ in range(profiles.SPREAD)]
+        assignment[trial.dice.randrange(len(assignment))] = [broker.node_id]
     trial.bench.target.direct.create(trial.target_topic, config=config, assignment=assignment)
     return broker
 
@@ -56,7 +61,8 @@ def _committed_without(trial: Trial, broker: Broker, partition: int, **more: Any
 
 
 def _hidden(trial: Trial) -> Collection[TopicPartition]:
-    places = [trial.key(number).target for number in range(PARTITIONS)]
+    number = trial.bench.target.direct.partitions(trial.target_topic)
+    places = [TopicPartition(trial.target_topic, partition) for partition in range(number)]
     places += [TopicPartition(topic, number) for topic in (POSITIONS, RECEIPTS) for number in range(LEDGER_PARTITIONS)]
     admin = trial.bench.target.admin
     stable, ends = offsets.last_stable(admin, places), offsets.high_watermarks(admin, places)
