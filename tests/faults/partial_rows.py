@@ -129,6 +129,27 @@ def two_mend(trial: Trial) -> None:
         raise TrialFailed(f"none of them mended it: {[one.errors for one in runs]}")
 
 
+def aborted_without(trial: Trial) -> None:
+    """The run dies before a commit, and the next one aborts the transaction while the broker is away. All copies before
+    that are verified. A commit of the same producer behind it would show what was aborted.
+    """
+    broker, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate"
+    trial.part(HALF)
+    gate.touch()
+    run = trial.start(f"P2@{trial.key(partition).source}:1={gate}")
+    wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
+    broker.kill()
+    trial.note(f"killed {broker} before a commit of partition {partition}")
+    admin = trial.bench.target.admin
+    wait_until(lambda: all(broker.node_id != one.id for one in admin.list_topics(timeout=30).brokers.values()))
+    run.kill()
+    gate.unlink()
+    if trial.finish(trial.start()) != "failed":
+        raise TrialFailed("a run did not fail without its target")
+    _back(trial, broker)
+    _is_mended(trial)
+
+
 def ledger_is_hidden(trial: Trial) -> None:
     """The partition without a leader is one of the ledger: a position or a receipt is missing, the records are there."""
     target = trial.bench.target
@@ -187,6 +208,7 @@ ROWS = (
     Row("target-commit-partial-mending-killed", run_dies_while_it_mends),
     Row("target-commit-partial-two-mend", two_mend),
     Row("target-commit-partial-dropped", next_session_aborts, sampled=False),
+    Row("target-abort-partial", aborted_without),
     Row("target-end-lost", end_lost, sampled=False),
     Row("target-ledger-commit-partial", ledger_is_hidden, sampled=False, bench=Bench.with_fragile_target),
 )

@@ -86,6 +86,7 @@ HALF_DONE = (
     "target-commit-partial-mending-killed",
     "target-commit-partial-two-mend",
     "target-commit-partial-dropped",
+    "target-abort-partial",
     "target-end-lost",
     "target-ledger-commit-partial",
 )
