@@ -154,7 +154,8 @@ def ledger_is_hidden(trial: Trial) -> None:
     """The partition without a leader is one of the ledger: a position or a receipt is missing, the records are there."""
     target = trial.bench.target
     trial.settings["target_topics"] = {**trial.settings.get("target_topics", {}), "replication_factor": 1}
-    target.direct.create(trial.target_topic, PARTITIONS, replicas=len(target.brokers))
+    partitions = profiles.SPREAD if profiles.current().spread else PARTITIONS
+    target.direct.create(trial.target_topic, partitions, replicas=len(target.brokers))
     trial.part(20)
     partition, topic = trial.dice.randrange(PARTITIONS), trial.dice.choice([POSITIONS, RECEIPTS])
     broker = target.leader(topic, trial.key(partition).ledger_partition)

@@ -105,7 +105,6 @@ OF_ONE_PARTITION = {
         ("target-commit-partial-dropped", "target-end-lost"),
         "what is lost of a chunk in one partition is left to a person, because the others still show the rest",
     ),
-    "target-ledger-commit-partial": "its target has as many partitions as the source",
     "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
     "source-partitions-added": "the target does not follow",
     "target-partitions-added": "it is refused, because keys would move",

@@ -137,24 +137,27 @@ def test_a_receipt_that_is_missing_may_be_of_something_that_is_lost(
             take_back(KEY, ledger(), read(known, expired), {0: end}, STAMP)
 
 
+BY_KEY = PartitionedBy(name="by_key", hash="", partitions=2)
+
+
+def spread(*places: tuple[int, int, int]) -> KafkaPartitions:
+    """The place of a chunk in these target partitions: number, first offset, end."""
+    parts = (
+        Part(partition=number, offsets=SET([OffsetRange(from_, until)]), count=until - from_, digest="d")
+        for number, from_, until in places
+    )
+    return KafkaPartitions(BY_KEY, tuple(parts))
+
+
 def test_chunks_that_another_target_partition_still_shows_are_told() -> None:
     """Copied again, their records there would be doubled."""
-    by = PartitionedBy(name="by_key", hash="", partitions=2)
-
-    def spread(*places: tuple[int, int, int]) -> KafkaPartitions:
-        parts = (
-            Part(partition=number, offsets=SET([OffsetRange(from_, until)]), count=until - from_, digest="d")
-            for number, from_, until in places
-        )
-        return KafkaPartitions(by, tuple(parts))
-
     chunks = [
         receipt(0, 10, placement=spread((0, 0, 10))),
         receipt(10, 20, placement=spread((0, 11, 15), (1, 0, 6))),
         receipt(20, 30, placement=spread((0, 16, 26))),
     ]
     view = ledger()
-    moved = replace(view.positions[KEY], spread=Spread(by, (26, 6)))
+    moved = replace(view.positions[KEY], spread=Spread(BY_KEY, (26, 6)))
     view = replace(view, positions={KEY: moved})
     taken = take_back(KEY, view, read(chunks), {0: 11}, STAMP)
     assert (str(taken.offsets), str(taken.standing)) == ("[10, 30)", "[10, 20)")
@@ -265,3 +268,10 @@ def test_a_hidden_part_of_the_ledger_follows_what_is_visible_of_its_transaction(
     hidden: Sequence[Any], receipts: Sequence[Receipt], stands: bool, counted: bool
 ) -> None:
     assert counts(KEY, hidden, ledger(), receipts, lambda _: stands) is counted
+
+
+def test_one_part_that_stands_shows_that_the_hidden_receipt_was_committed() -> None:
+    """The partition of another part had no leader either."""
+    receipt = replace(FOURTH, placement=spread((0, 33, 40), (1, 0, 3)))
+    assert counts(KEY, [MOVED, receipt], ledger(), CHUNKS, lambda part: part.partition == 1)
+    assert not counts(KEY, [MOVED, receipt], ledger(), CHUNKS, lambda _: False)
