@@ -18,6 +18,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker
+from tests.faults import profiles
 from tests.faults.attempt import Attempt
 from tests.faults.bench import Bench
 from tests.faults.load import PARTITIONS
@@ -30,9 +31,13 @@ HALF = 250  # offsets of a partition
 
 
 def _alone(trial: Trial) -> Broker:
-    """The broker that alone has the target topic."""
-    broker = trial.dice.choice(trial.bench.target.brokers)
-    assignment, config = [[broker.node_id]] * PARTITIONS, {"min.insync.replicas": "1"}
+    """The broker that alone has the target topic; where each chunk lies in several partitions, one of these."""
+    broker, config = trial.dice.choice(trial.bench.target.brokers), {"min.insync.replicas": "1"}
+    assignment = [[broker.node_id]] * PARTITIONS
+    if profiles.current().spread:
+        others = [[one.node_id] for one in trial.bench.target.brokers if one is not broker]
+        assignment = [trial.dice.choice(others) for _ in range(profiles.SPREAD)]
+        assignment[trial.dice.randrange(len(assignment))] = [broker.node_id]
     trial.bench.target.direct.create(trial.target_topic, config=config, assignment=assignment)
     return broker
 
@@ -56,7 +61,8 @@ def _committed_without(trial: Trial, broker: Broker, partition: int, **more: Any
 
 
 def _hidden(trial: Trial) -> Collection[TopicPartition]:
-    places = [trial.key(number).target for number in range(PARTITIONS)]
+    number = trial.bench.target.direct.partitions(trial.target_topic)
+    places = [TopicPartition(trial.target_topic, partition) for partition in range(number)]
     places += [TopicPartition(topic, number) for topic in (POSITIONS, RECEIPTS) for number in range(LEDGER_PARTITIONS)]
     admin = trial.bench.target.admin
     stable, ends = offsets.last_stable(admin, places), offsets.high_watermarks(admin, places)
@@ -123,11 +129,33 @@ def two_mend(trial: Trial) -> None:
         raise TrialFailed(f"none of them mended it: {[one.errors for one in runs]}")
 
 
+def aborted_without(trial: Trial) -> None:
+    """The run dies before a commit, and the next one aborts the transaction while the broker is away. All copies before
+    that are verified. A commit of the same producer behind it would show what was aborted.
+    """
+    broker, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate"
+    trial.part(HALF)
+    gate.touch()
+    run = trial.start(f"P2@{trial.key(partition).source}:1={gate}")
+    wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
+    broker.kill()
+    trial.note(f"killed {broker} before a commit of partition {partition}")
+    admin = trial.bench.target.admin
+    wait_until(lambda: all(broker.node_id != one.id for one in admin.list_topics(timeout=30).brokers.values()))
+    run.kill()
+    gate.unlink()
+    if trial.finish(trial.start()) != "failed":
+        raise TrialFailed("a run did not fail without its target")
+    _back(trial, broker)
+    _is_mended(trial)
+
+
 def ledger_is_hidden(trial: Trial) -> None:
     """The partition without a leader is one of the ledger: a position or a receipt is missing, the records are there."""
     target = trial.bench.target
     trial.settings["target_topics"] = {**trial.settings.get("target_topics", {}), "replication_factor": 1}
-    target.direct.create(trial.target_topic, PARTITIONS, replicas=len(target.brokers))
+    partitions = profiles.SPREAD if profiles.current().spread else PARTITIONS
+    target.direct.create(trial.target_topic, partitions, replicas=len(target.brokers))
     trial.part(20)
     partition, topic = trial.dice.randrange(PARTITIONS), trial.dice.choice([POSITIONS, RECEIPTS])
     broker = target.leader(topic, trial.key(partition).ledger_partition)
@@ -181,6 +209,7 @@ ROWS = (
     Row("target-commit-partial-mending-killed", run_dies_while_it_mends),
     Row("target-commit-partial-two-mend", two_mend),
     Row("target-commit-partial-dropped", next_session_aborts, sampled=False),
+    Row("target-abort-partial", aborted_without),
     Row("target-end-lost", end_lost, sampled=False),
     Row("target-ledger-commit-partial", ledger_is_hidden, sampled=False, bench=Bench.with_fragile_target),
 )

@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from confluent_kafka import KafkaException
@@ -32,6 +34,7 @@ CORE_RUNS, OTHER_RUNS = 20, 3
 FIRST_SEED = 1000
 LOAD_SEED = 7
 RESULTS = "results.jsonl"
+T = TypeVar("T")
 
 
 class Session:
@@ -139,12 +142,9 @@ def main(
         jobs = min(int(os.environ.get("FAULT_JOBS") or 1), len(wanted))
         if jobs:
             deadline = time.time() + 60 * float(os.environ.get("FAULT_MINUTES") or "inf")
-            with get_context("spawn").Pool(jobs) as pool:
-                left = sum(
-                    pool.map(
-                        _work, [(folder, wanted[each::jobs], each, jobs, deadline) for each in range(jobs)], chunksize=1
-                    )
-                )
+            left = sum(
+                side_by_side(_work, [(folder, wanted[each::jobs], each, jobs, deadline) for each in range(jobs)])
+            )
             if left:
                 print(
                     f"FAULT_MINUTES are over with {left} of {len(wanted)} runs left; the same command goes on with them"
@@ -155,6 +155,19 @@ def main(
         results.write_docs(known, rows)
     if known.failed(rows):
         raise typer.Exit(1)
+
+
+def side_by_side(work: Callable[[T], int], shares: Sequence[T]) -> list[int]:
+    """The results of ``work``, in a process of its own for each share. If one of them dies, the others are ended, too:
+    what was done is remembered, and the same command goes on.
+    """
+    with ProcessPoolExecutor(len(shares), get_context("spawn")) as pool:
+        try:
+            return list(pool.map(work, shares))
+        except BrokenProcessPool:
+            raise SystemExit(
+                "one of the processes died (out of memory?); the same command goes on with what is left"
+            ) from None
 
 
 def _runs(row: Row) -> int:

@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.runs import backfill as backfilling
 from stack.kafka_cluster import KafkaCluster
 from tests.support.audits import audit
 from tests.support.damage import forgotten
+from tests.support.jobs import InProcess
 from tests.support.scenario import Scenario, numbered, only, send
 from tests.support.waiting import wait_until
 
@@ -46,6 +49,26 @@ def test_one_that_has_grown_past_the_position_is_named(
     assert report.outcome == "failed" and "truncated below offset" in (only(report).error or ""), report.table()
     assert scene.watermark() == scene.position().next_offset
     assert audit(scene.bare_run()).outcome == "differs"
+
+
+@pytest.mark.parametrize("engine", ["record", "batch"])
+def test_older_offsets_are_not_copied_from_it_either(
+    own_source_scene: Scenario, own_cluster: KafkaCluster, engine: str
+) -> None:
+    """Copies that are gone would be copied again from offsets that have other records now."""
+    scene = own_source_scene
+    scene.settings |= {"copy": {"engine": engine}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60))
+    with forgotten(scene, own_cluster):
+        scene.source.produce(scene.topic, numbered(40, 60))
+        assert only(scene.run()).copied == 100
+    scene.source.produce(scene.topic, numbered(80, 1_000))
+    scene.target.delete_before(scene.topic, 0, 100)
+    request = parse(scene.replication(), topics=[scene.topic], from_=50, until=100)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    assert report.outcome == "failed" and "truncated below offset 100" in (only(report).error or ""), report.table()
+    assert scene.target.size(scene.topic) == 101
 
 
 @pytest.mark.slow

@@ -81,12 +81,12 @@ def healed(*damaged: Batch) -> Iterator[None]:
 
 
 @contextmanager
-def forgotten(scene: Scenario, cluster: KafkaCluster) -> Iterator[None]:
-    """What happens meanwhile to the topic's partitions is not on the disk afterwards."""
+def forgotten(scene: Scenario, cluster: KafkaCluster, partition: str = "*") -> Iterator[None]:
+    """What happens meanwhile to the topic's partitions, or to one of them, is not on the disk afterwards."""
     broker = cluster.brokers[0]
     backup = scene.folder / "backup"
     broker.stop()
-    for folder in broker.data.glob(f"{scene.topic}-*"):
+    for folder in broker.data.glob(f"{scene.topic}-{partition}"):
         shutil.copytree(folder, backup / folder.name)
     broker.start()
     yield

@@ -134,19 +134,21 @@ def test_a_kind_with_the_policy_to_fail_fails_behind_others_that_are_set_aside()
     assert_consistent(world)
 
 
-def test_nothing_is_written_behind_a_committed_chunk_that_is_not_shown() -> None:
+@pytest.mark.parametrize("refused", [False, True], ids=["after an error", "after a refused record"])
+def test_nothing_is_written_behind_a_committed_chunk_that_is_not_shown(refused: bool) -> None:
     """Kafka completed its commit without its partition, and the abort of the next chunk dropped it there."""
-    world = World(list(range(9)), opened(), 3)
+    world = World(list(range(9)), opened(), 3, refused_at_once={7} if refused else set())
 
     def drop(call: str) -> None:
         if call == "copy_chunk" and len(world.target.visible()) == 6:
             for slot in world.target.log:
                 if slot.record in (3, 4, 5):
                     slot.state = "aborted"
-            raise Unreachable("orders-0: copy_chunk was not answered", "run again")
+            if not refused:
+                raise Unreachable("orders-0: copy_chunk was not answered", "run again")
 
     world.during = drop
-    result = copier(world).copy(task(0, 9))
+    result = copier(world, failures=Failures(policy="skip")).copy(task(0, 9))
     assert result.error is not None and "[3, 6)" in result.error and result.retriable and result.sessions == 2
     assert result.stop is not None and result.stop.error_id == "target-lost"
     assert world.target.visible() == [0, 1, 2]

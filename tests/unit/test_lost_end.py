@@ -10,11 +10,12 @@ import pytest
 
 from kafka_replication.ledger.contradictions import of_entries, of_receipts
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Removed, Verified
-from kafka_replication.ledger.placement import KafkaSegments, Segment
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.partitioning import PartitionedBy
 from kafka_replication.planning.lost_end import (
     NotProven,
     TakenBack,
@@ -99,6 +100,70 @@ def test_every_chunk_that_reaches_above_the_end_is_copied_again(end: int, again:
     assert str(now.missed(KEY)) == again
     assert now.verified_end(KEY) == 30, "the watermark stays, and does not pass what is missing"
     assert not now.read_back(KEY, 1).intersection(taken.offsets)
+
+
+def empty(from_: int, until: int) -> Receipt:
+    return receipt(from_, until, count=0, placement=KafkaSegments())
+
+
+def test_chunks_without_records_behind_them_are_read_again_so_that_nothing_newer_comes_first() -> None:
+    """One in the middle of what stands is left."""
+    view = ledger()
+    moved = replace(view.positions[KEY], next_offset=40, coverage=SET([OffsetRange(0, 40)]))
+    view = replace(view, positions={KEY: moved})
+    known = [CHUNKS[0], empty(10, 15), receipt(15, 20), receipt(20, 30), empty(30, 40)]
+    known[2] = replace(known[2], placement=CHUNKS[1].placement)
+    taken = take_back(KEY, view, read(known), {0: 22}, STAMP)
+    assert str(taken.offsets) == "[20, 40)"
+    assert copied_until(after(view, taken).positions[KEY]) == 20
+
+
+@pytest.mark.parametrize(
+    ("known", "expired", "end", "why"),
+    [
+        ([CHUNKS[0], CHUNKS[2]], 0, 15, r"no receipt of \[10, 20\)"),
+        ([CHUNKS[2], CHUNKS[1], replace(CHUNKS[0], placement=CHUNKS[2].placement)], 1, 22, r"no receipt of \[20, 30\)"),
+        ([CHUNKS[0], CHUNKS[1], CHUNKS[2]], 1, 22, None),
+    ],
+    ids=["one in the middle is missing", "an expired one of newer offsets", "an older one expired"],
+)
+def test_a_receipt_that_is_missing_may_be_of_something_that_is_lost(
+    known: list[Receipt], expired: int, end: int, why: str | None
+) -> None:
+    if why is None:
+        assert str(take_back(KEY, ledger(), read(known, expired), {0: end}, STAMP).offsets) == "[20, 30)"
+    else:
+        with pytest.raises(NotProven, match=why):
+            take_back(KEY, ledger(), read(known, expired), {0: end}, STAMP)
+
+
+BY_KEY = PartitionedBy(name="by_key", hash="", partitions=2)
+
+
+def spread(*places: tuple[int, int, int]) -> KafkaPartitions:
+    """The place of a chunk in these target partitions: number, first offset, end."""
+    parts = (
+        Part(partition=number, offsets=SET([OffsetRange(from_, until)]), count=until - from_, digest="d")
+        for number, from_, until in places
+    )
+    return KafkaPartitions(BY_KEY, tuple(parts))
+
+
+def test_chunks_that_another_target_partition_still_shows_are_told() -> None:
+    """Copied again, their records there would be doubled."""
+    chunks = [
+        receipt(0, 10, placement=spread((0, 0, 10))),
+        receipt(10, 20, placement=spread((0, 11, 15), (1, 0, 6))),
+        receipt(20, 30, placement=spread((0, 16, 26))),
+    ]
+    view = ledger()
+    moved = replace(view.positions[KEY], spread=Spread(BY_KEY, (26, 6)))
+    view = replace(view, positions={KEY: moved})
+    taken = take_back(KEY, view, read(chunks), {0: 11}, STAMP)
+    assert (str(taken.offsets), str(taken.standing)) == ("[10, 30)", "[10, 20)")
+    assert (str(taken.at(0)), str(taken.at(1))) == ("[11, 15) [16, 26)", "[0, 6)")
+    assert not take_back(KEY, view, read(chunks), {0: 16}, STAMP).standing
+    assert not take_back(KEY, view, read(chunks), {0: 11, 1: 0}, STAMP).standing
 
 
 def test_what_it_was_before_can_be_written_again() -> None:
@@ -203,3 +268,10 @@ def test_a_hidden_part_of_the_ledger_follows_what_is_visible_of_its_transaction(
     hidden: Sequence[Any], receipts: Sequence[Receipt], stands: bool, counted: bool
 ) -> None:
     assert counts(KEY, hidden, ledger(), receipts, lambda _: stands) is counted
+
+
+def test_one_part_that_stands_shows_that_the_hidden_receipt_was_committed() -> None:
+    """The partition of another part had no leader either."""
+    receipt = replace(FOURTH, placement=spread((0, 33, 40), (1, 0, 3)))
+    assert counts(KEY, [MOVED, receipt], ledger(), CHUNKS, lambda part: part.partition == 1)
+    assert not counts(KEY, [MOVED, receipt], ledger(), CHUNKS, lambda _: False)

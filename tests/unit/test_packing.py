@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.kafka.engines.batch.packing import LARGE, TOGETHER, Packing
 from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.model.errors import Unexpected
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.wire.batch import CODEC, Batch, batches
 from kafka_replication.wire.codecs import packed, unpacked
@@ -75,6 +76,14 @@ def test_all_records_are_sent_in_their_order(drawn: list[tuple[int, int]]) -> No
 
 def test_small_ones_become_one() -> None:
     assert [batch.count for batch in sent([batch_of(number, 1_000, 3) for number in range(20)])] == [40]
+
+
+@pytest.mark.parametrize("sizes", [(100, 100, 100), (LARGE, 100, 100), (100, LARGE, LARGE)])
+def test_nothing_is_sent_in_another_order(sizes: tuple[int, ...]) -> None:
+    """Reading back compares with the digest of what was sent, so it would not notice."""
+    came = [batch_of(number, size, 3) for number, size in enumerate(sizes)]
+    with pytest.raises(Unexpected, match="would be sent behind"):
+        sent([came[0], came[2], came[1]])
 
 
 def test_one_alone_is_sent_as_it_is() -> None:

@@ -265,6 +265,7 @@ def test_a_position_behind_an_approved_gap_alone_may_be_spread() -> None:
 
 
 TWO = source((0, 100, 100), (0, 100, 100))
+WIDE = {"orders": topic("orders", "t-orders", *[(0, 50, 50)] * 3)}
 BY_KEY = {"partitioning": "by_key"}
 
 
@@ -277,23 +278,36 @@ def test_partitioning_changes_for_no_source_partition_of_a_topic(
 ) -> None:
     """Also if nothing of it was copied yet: no copier left anything behind that nobody could tell from others."""
     positions = {key(): before, **({key(partition=1): position(0)} if opened else {})}
-    case = Case(source=TWO, target=THREE, positions=positions, config=config)
+    case = Case(source=TWO, target=WIDE, positions=positions, config=config)
     assert [planned.state for planned in case.plan().partitions] == [State.REPARTITIONED] * 2
     refused = case.one(key(partition=1))
     assert refused.what.startswith("orders-1: records of orders-0 were copied with partitioning ")
     assert refused.remedy.endswith(RESET)
 
 
+@pytest.mark.parametrize("opened", [True, False])
+def test_nobody_writes_where_the_target_lost_what_another_source_partition_has_there(*, opened: bool) -> None:
+    """The log would grow over its place, and nobody would notice any more."""
+    lost = spread("by_key", 9, 0, 12)
+    positions = {key(partition=1): lost, **({key(): spread("by_key", 9, 0, 10)} if opened else {})}
+    refused = Case(source=TWO, target=THREE, positions=positions, config=BY_KEY).one(key())
+    assert refused.state is State.TARGET_TRUNCATED
+    assert refused.what.startswith("orders-0: orders-2 on the target ends at 10, but our records were there up to 12")
+    again = replace(lost, ids=replace(IDS, target_topic="t-earlier"))
+    healthy = Case(source=TWO, target=THREE, positions={**positions, key(partition=1): again}, config=BY_KEY)
+    assert not healthy.one(key()).refused
+
+
 def test_a_source_partition_may_be_spread_as_others_of_its_topic_are() -> None:
     """Or if they belong to topics that were created again since, with more partitions."""
     fresh, other = {key(): position(0)}, replace(IDS, source_topic="s-earlier")
     states = [
-        Case(positions={**fresh, key(partition=1): before}, target=THREE, config=BY_KEY).one(key()).state
+        Case(positions={**fresh, key(partition=1): before}, target=WIDE, config=BY_KEY).one(key()).state
         for before in (spread("by_key", 40, 0, 7), position(40, ids=other))
     ]
     assert states == [State.BEHIND] * 2
     mixed = {**fresh, key(partition=1): position(40), key(partition=2): spread("by_key", 40, 0, 7)}
-    assert Case(positions=mixed, target=THREE, config=BY_KEY).one(key()).state is State.BEHIND
+    assert Case(positions=mixed, target=WIDE, config=BY_KEY).one(key()).state is State.BEHIND
 
 
 def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:

@@ -396,6 +396,18 @@ def test_a_repair_keeps_the_end_of_a_last_chunk_that_was_removed_and_given_back(
     life.a_repair_would_change_nothing()
 
 
+def test_a_chunk_without_records_behind_a_lost_end_lets_nothing_newer_come_first() -> None:
+    life = Life()
+    life.open(harm="truncated", late=0)
+    for visible in (True, True, False):
+        life.produce(records=[visible])
+        life.run(leaves_aborted=False)
+    life.truncate(data=cast(st.DataObject, Drawn(2)))
+    life.produce(records=[True])
+    life.run(leaves_aborted=False)
+    assert life.target.ours() == [0, 1, 3]
+
+
 Life.TestCase.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
 Expiring.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 test_life = Life.TestCase

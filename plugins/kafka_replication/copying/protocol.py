@@ -17,6 +17,7 @@ from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
 from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
+from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.view import lost_before
 from kafka_replication.model.errors import (
     AttemptsExhausted,
@@ -29,7 +30,7 @@ from kafka_replication.model.errors import (
     Unreachable,
     VerificationFailed,
 )
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
@@ -69,14 +70,14 @@ class Copier:
     _turns: Turns = field(init=False)
     _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
     _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
-    _last: Receipt | None = field(init=False, default=None)  # the chunk that was committed last
-    _doubted: Receipt | None = field(init=False, default=None)  # the same, if an error followed
+    _last: Receipt | None = field(init=False, default=None)  # committed last, and not seen by a later session
+    _doubted: bool = field(init=False, default=False)  # whether an error of the target followed it
     _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
 
     def copy(self, task: CopyTask) -> CopyResult:
         """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
         started = self._moved = time.monotonic()
-        self._at, self._attempts, self._last, self._doubted = (task.range.from_, ""), 0, None, None
+        self._at, self._attempts, self._last, self._doubted = (task.range.from_, ""), 0, None, False
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
         self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact)
         self._aside = SetAside(
@@ -126,7 +127,7 @@ class Copier:
                 self._copy_before(task, refused.offset)
                 raise
             except Unreachable as e:
-                self._doubted = self._last
+                self._doubted = True
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
@@ -206,20 +207,22 @@ class Copier:
         return True
 
     def _check_last(self, task: CopyTask) -> None:
-        """Raise TargetLost if the chunk before an error is not there, although its commit succeeded. Nothing is written
-        behind it then, so that it can be copied again in order.
+        """Raise TargetLost if the chunk before this session is not there, although its commit succeeded. Nothing is
+        written behind it then, so that it can be copied again in order.
 
-        A broker that was away at its commit may have dropped it when the error ended the chunk after it.
+        A broker that was away at its commit may have dropped it when the chunk after it was aborted, for whatever
+        reason. Between records of others it is looked at after an error only: they may hide it for long.
         """
-        doubted, self._doubted = self._doubted, None
-        if doubted is None or not doubted.parts:
+        last, doubted, self._doubted = self._last, self._doubted, False
+        if last is None or not last.parts or (last.interleaved and not doubted):
             return
         with suppress(VerificationFailed), self.sink.verifier(task.key) as reader:  # the log may begin behind it now
-            if all(reader.read(part, None).count < part.count for part in doubted.parts):
+            if not any(reader.read(_end_of(part), None).count for part in last.parts):
                 raise TargetLost(
-                    f"{task.key.source} {doubted.range}: the target does not show what was committed there",
+                    f"{task.key.source} {last.range}: the target does not show what was committed there",
                     "run again, which copies it again",
                 )
+        self._last = None
 
     def _part(self, left: OffsetRange) -> OffsetRange | None:
         """The part of ``left`` that this session copies; None if that is for another engine."""
@@ -301,6 +304,12 @@ class Copier:
             filtered=chunk.filtered,
             transform=chunk.transform,
         )
+
+
+def _end_of(part: Part) -> Part:
+    """The last record of a part. Compaction spares it if nothing newer lies behind it."""
+    offsets = Coverage.of([OffsetRange(part.until - 1, part.until)])
+    return replace(part, offsets=offsets, count=1)
 
 
 def _throttled(source: SourceReader, target: SinkSession) -> float:

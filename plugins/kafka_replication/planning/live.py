@@ -38,6 +38,7 @@ def plan(
         known=frozenset(key.source.topic for key in own_entries.positions),
         unfit=preflight.unfit(replication, snapshot),
         spread_before=partitioning_changes.spread_before(own_entries.positions),
+        reach=partitioning_changes.reach(own_entries.positions),
     )
     planned = tuple(planner.all())
     lost = next((partition for partition in planned if partition.state is State.LEDGER_LOST), None)
@@ -119,6 +120,7 @@ class Planner:
     known: frozenset[str] = frozenset()  # source topics with a partition that was opened
     unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
     spread_before: partitioning_changes.SpreadBefore = field(default_factory=dict)
+    reach: partitioning_changes.Reach = field(default_factory=dict)
 
     def all(self) -> Iterator[PartitionPlan]:
         for name in sorted(self.snapshot.source):
@@ -238,7 +240,7 @@ class Planner:
             return refusals.unreadable(problem)
         if owner := self.owner(key, target):
             return refusals.owned(key, owner)
-        if refusal := self._refusal_of_partitions(key, source, target):
+        if refusal := self._refusal_of_partitions(key, source, target) or self._refusal_of_lost_end(key, target):
             return refusal
         log_start, grown = source.offsets(number).log_start, key.source.topic in self.known
         if self.is_late(key) and log_start > 0 and (grown or self.replication.start_from != "earliest"):
@@ -314,8 +316,23 @@ class Planner:
             if end < ours:
                 mends = position.delivery == self.replication.delivery == EXACTLY_ONCE
                 return refusals.target_truncated(key, number, ours, end, mends=mends)
+        if refusal := self._refusal_of_lost_end(key, target):
+            return refusal
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])
+        return None
+
+    def _refusal_of_lost_end(self, key: PartitionKey, target: Topic | None) -> Refusal | None:
+        """The refusal if a target partition lost records of other source partitions: if we wrote there, it would grow
+        over their place, and nobody would notice any more.
+        """
+        placing = self.replication.placing
+        if placing.sole or target is None:
+            return None
+        for number in placing.targets(key.source.partition, target.partitions):
+            there, ours = target.readable.get(number), self.reach.get((target.topic_id, number), 0)
+            if there is not None and there.high_watermark < ours:
+                return refusals.target_truncated(key, number, ours, there.high_watermark, mends=True)
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:

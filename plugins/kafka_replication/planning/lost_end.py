@@ -7,7 +7,7 @@ in their order, before newer ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.ledger.entries import Entry, Gap, Handled, Position, Receipt
 from kafka_replication.ledger.placement import Part, ends_of
@@ -15,7 +15,7 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView, lost_before
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.backfill.recopy import without
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.target_retention import nothing_removed
@@ -28,28 +28,34 @@ class NotProven(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenBack:
     """``entries`` to write and receipts to delete, so that these source offsets are to be copied again. ``before`` has
-    all entries as they were.
+    all entries as they were. ``standing`` offsets must not be copied again: their chunks also lie in target partitions
+    that still show them.
     """
 
     offsets: Coverage
     entries: tuple[Entry, ...]
     deleted: tuple[Receipt, ...]
     before: tuple[Entry, ...]
+    standing: Coverage = field(default_factory=Coverage)
+
+    def at(self, partition: int) -> Coverage:
+        """The offsets of a target partition at which the receipts say that these chunks lie."""
+        parts = (part for receipt in self.deleted for part in receipt.parts if part.partition == partition)
+        return Coverage.of(range_ for part in parts for range_ in part.offsets)
 
 
 def take_back(
     key: PartitionKey, view: LedgerView, receipts: Receipts, ends: Mapping[int, int], stamp: tuple[str, str]
 ) -> TakenBack:
-    """Take back every chunk that reaches above one of these ends of target partitions. ``receipts`` has at least all of
-    these chunks. ``stamp`` is run id and time.
+    """Take back every chunk that reaches above one of these ends of target partitions, and the chunks without records
+    behind them: so the offsets are taken back to the end, and copied again before newer ones. ``receipts`` has at least
+    all of these chunks. ``stamp`` is run id and time.
 
     Raises NotProven.
     """
     position = view.positions[key]
     known = receipts.of(key, position.generation)
-    lost = [
-        receipt for receipt in known if any(part.until > ends.get(part.partition, part.until) for part in receipt.parts)
-    ]
+    lost = _lost(known, ends)
     _check(key, view, receipts, lost, ends)
     offsets = Coverage.of(receipt.range for receipt in lost)
     entry = view.removal(key, position.generation) or nothing_removed(position.generation, *stamp)
@@ -63,7 +69,23 @@ def take_back(
         entries=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),
         deleted=tuple(lost),
         before=(position, *([verified] if verified else []), *decided, entry, *lost),
+        standing=Coverage.of(
+            receipt.range
+            for receipt in lost
+            if any(part.until <= ends.get(part.partition, part.until) for part in receipt.parts)
+        ),
     )
+
+
+def _lost(known: Collection[Receipt], ends: Mapping[int, int]) -> list[Receipt]:
+    lost = [
+        receipt for receipt in known if any(part.until > ends.get(part.partition, part.until) for part in receipt.parts)
+    ]
+    if not lost:
+        return []
+    stands = (receipt.range.until for receipt in known if receipt.parts and receipt not in lost)
+    behind = max(min(receipt.range.from_ for receipt in lost), *stands, 0)
+    return [*lost, *(receipt for receipt in known if not receipt.parts and receipt.range.from_ >= behind)]
 
 
 def _check(
@@ -76,8 +98,15 @@ def _check(
     proven, ours = ends_of(part for receipt in lost for part in receipt.parts), position.ends(key.source.partition)
     if any(proven.get(number) != ours[number] for number, end in ends.items() if ours[number] > end):
         raise NotProven("the receipts do not say what stood at the end of the target")
-    if receipts.incomplete(key) and len(lost) == len(receipts.of(key, position.generation)):
+    known = receipts.of(key, position.generation)
+    if receipts.incomplete(key) and len(lost) == len(known):
         raise NotProven("receipts of a part of it have expired")
+    untold = position.coverage.subtract(Coverage.of(receipt.range for receipt in known))
+    untold = untold.subtract(view.given_up(key, position.generation)).subtract(view.gone(key))
+    # Receipts expire in the order of the copies, which mostly is that of their offsets.
+    older = OffsetRange(0, min((receipt.range.from_ for receipt in lost), default=MAX_OFFSET))
+    if lost and untold and not (receipts.incomplete(key) and untold.within(older) == untold):
+        raise NotProven(f"there is no receipt of {untold}, which may have stood there, too")
     if removal is not None and any(end < removal.start(number) for number, end in ends.items()):
         raise NotProven("it ends below the offsets that its retention has removed")
     handled = (part for entry in view.handled_in(key, position.generation) for part in entry.parts)
@@ -112,8 +141,9 @@ def counts(
     claimed = moved.coverage.subtract(known.coverage).subtract(gaps)
     if claimed.subtract(Coverage.of(receipt.range for receipt in (*receipts, *said))):
         return False
-    placed = [entry for entry in hidden if isinstance(entry, Handled | Receipt)]
-    return all(stands(part) for entry in placed for part in entry.parts)
+    placed = [entry.parts for entry in hidden if isinstance(entry, Handled | Receipt)]
+    # One part is enough: it would be doubled if the entry were dropped. Another one may be hidden, too, or lost since.
+    return all(not parts or any(map(stands, parts)) for parts in placed)
 
 
 def _new_ends(lost: Iterable[Receipt], ends: Mapping[int, int]) -> dict[int, int]:

@@ -15,6 +15,18 @@ from kafka_replication.planning.snapshot import Problem, Topic
 
 # Keys: the ids of the topics, and True for `KEEP`. Values: a source partition that was copied so, and its partitioning.
 SpreadBefore = Mapping[tuple[Ids, bool], tuple[PartitionKey, str]]
+# Keys: the id of a target topic, and the number of one of its partitions. Values: one past our last record there.
+Reach = Mapping[tuple[str, int], int]
+
+
+def reach(positions: Mapping[PartitionKey, Position]) -> Reach:
+    """The end of the records of all source partitions in each target partition."""
+    ends = dict[tuple[str, int], int]()
+    for key, position in positions.items():
+        for number, end in position.ends(key.source.partition).items():
+            at = position.ids.target_topic, number
+            ends[at] = max(end, ends.get(at, 0))
+    return ends
 
 
 def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Problem | None:

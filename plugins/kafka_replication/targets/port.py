@@ -22,7 +22,7 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.rights import DenyRule, Login
 from kafka_replication.model.targets import Promise
@@ -154,6 +154,9 @@ class Standing(Protocol):
         """The ids of the sessions and writers that hide records in this partition, and the offset where that begins.
         Empty if the target cannot tell, or is of a kind that hides nothing.
         """
+
+    def hidden_by(self, at: TopicPartition, session_id: str) -> Coverage:
+        """The offsets of the records that this session or writer hides in this partition; empty as for `left_open`."""
 
     def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each log, where it is certain that no other part of the target has more of it; without the others,

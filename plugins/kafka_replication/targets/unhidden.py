@@ -9,7 +9,7 @@ from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import Entry, Receipt
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.targets.port import Failures
 
 
@@ -53,6 +53,9 @@ class UnhiddenStanding(Protocol):
 
     def left_open(self, at: TopicPartition) -> Mapping[str, int]:
         return {}
+
+    def hidden_by(self, at: TopicPartition, session_id: str) -> Coverage:
+        return Coverage()
 
     def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {}

@@ -30,14 +30,18 @@ _FAR = 1 << 63  # ms; a time has 64 bits
 
 def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None = None) -> Batch:
     """One batch with the records that ``batches`` have at the source offsets ``first <= offset < until``, of which
-    there is at least one in each. The batches are of one codec, which stays, and have a record at each of their
-    offsets.
+    there is at least one in each. The batches are in their order, of one codec, which stays, and have a record at each
+    of their offsets.
 
-    Raises Malformed, also if more than ``most`` bytes of records are to be packed. Raises ImportError.
+    Raises Malformed, also if they are not in their order, or if more than ``most`` bytes of records are to be packed.
+    Raises ImportError.
     """
     start, codec = batches[0], batches[0].attributes & CODEC
-    kept, times, size = list[bytes](), list[int](), 0
+    kept, times, size, before = list[bytes](), list[int](), 0, start.base_offset
     for batch in batches:
+        if batch.base_offset < before:
+            raise Malformed(f"the batch at offset {batch.base_offset} comes behind one that ends at {before}")
+        before = batch.until
         wanted = range(max(first - batch.base_offset, 0), min(until, batch.until) - batch.base_offset)
         moved = batch.base_timestamp - start.base_timestamp
         try:

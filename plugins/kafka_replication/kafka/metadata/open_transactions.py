@@ -8,20 +8,25 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client.client_errors import ReportingAdmin
+from kafka_replication.kafka.diagnosis.translate import translate
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import replication_of
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import to_text
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # re-exported without saying so
+
+    from kafka_replication.wire.connection import Connection
     from kafka_replication.wire.transactions import Described
 
 log = logging.getLogger(__name__)
 FIRST_LINE, REPEAT_AFTER = 3.0, 60.0  # seconds of waiting before the first log line and between later ones
+MOST_BYTES = 4 << 20  # of one answer
 ANSWER = 5.0  # seconds that one broker may take
 MOST = 3  # partitions that one message names
 SWEEP = timedelta(seconds=10)  # brokers look for transactions whose time is over every so often, by default
@@ -73,6 +78,44 @@ def owners(admin: AdminClient, partition: TopicPartition) -> dict[str, int]:
         return {}
 
 
+def offsets_of(admin: AdminClient, partition: TopicPartition, transactional_id: str) -> Coverage:
+    """The offsets of the records that the open transaction of this id has in the partition. Empty if brokers do not
+    tell. Never raises.
+    """
+    try:
+        for producer, begins, described in _open_in(admin, partition):
+            if described is not None and described.transactional_id == transactional_id:
+                return _written(admin, partition, producer, begins)
+    except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
+        log.warning("%s: what is open in it was not read: %s", partition, e)
+    return Coverage()
+
+
+def _written(admin: AdminClient, at: TopicPartition, producer: int, begins: int) -> Coverage:
+    """The offsets from ``begins`` to the high watermark that this producer has written. Raises ReplicationError."""
+    from kafka_replication.wire import fetching
+    from kafka_replication.wire.batch import batches
+
+    written, offset = list[OffsetRange](), begins
+    with _leader(admin, at) as leader:
+        while True:
+            fetching.ask(leader, at.topic, at.partition, offset, MOST_BYTES, 0.0, fetching.READ_UNCOMMITTED)
+            data, _ = fetching.answer(leader)
+            if data is None:
+                continue  # a quota
+            if data.error_code:
+                raise translate(KafkaError(int(data.error_code)), f"{at}: reading offset {offset}")
+            came = list(batches(memoryview(data.records or b"")))
+            written += (
+                OffsetRange(batch.base_offset, batch.until)
+                for batch in came
+                if batch.producer_id == producer and not batch.is_control
+            )
+            if not came:
+                return Coverage.of(written)
+            offset = came[-1].until
+
+
 def _described(admin: AdminClient, partition: TopicPartition) -> str:
     first = next(_open_in(admin, partition), None)
     if first is None:
@@ -92,28 +135,35 @@ def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[in
     """
     if not isinstance(admin, ReportingAdmin):
         return
-    from kafka_replication.kafka.client.login import security_of
     from kafka_replication.wire import transactions
-    from kafka_replication.wire.connection import Connection
 
-    cluster, security = admin.list_topics(partition.topic, timeout=ANSWER), security_of(admin.reported.settings)
-    leader = cluster.topics[partition.topic].partitions[partition.partition].leader
-
-    def connect(broker: int) -> Connection:
-        address = cluster.brokers[broker]
-        return Connection(str(address.host), int(address.port), security, ANSWER)
+    cluster = admin.list_topics(partition.topic, timeout=ANSWER)
 
     def described(producer: int) -> Described | None:
         for broker in cluster.brokers:
-            with connect(broker) as connection:
+            with _connect(admin, cluster, broker) as connection:
                 if (found := transactions.transaction_of(connection, producer)) is not None:
                     return found
         return None
 
-    with connect(leader) as connection:
+    with _leader(admin, partition) as connection:
         producers = transactions.open_in(connection, partition.topic, partition.partition)
     for producer, begins in producers.items():
         yield producer, begins, described(producer)
+
+
+def _leader(admin: AdminClient, at: TopicPartition) -> Connection:
+    cluster = admin.list_topics(at.topic, timeout=ANSWER)
+    return _connect(admin, cluster, cluster.topics[at.topic].partitions[at.partition].leader)
+
+
+def _connect(admin: AdminClient, cluster: ClusterMetadata, broker: int) -> Connection:
+    from kafka_replication.kafka.client.login import security_of
+    from kafka_replication.wire.connection import Connection
+
+    assert isinstance(admin, ReportingAdmin)
+    address = cluster.brokers[broker]
+    return Connection(str(address.host), int(address.port), security_of(admin.reported.settings), ANSWER)
 
 
 def _text(described: Described, producer: int) -> str:

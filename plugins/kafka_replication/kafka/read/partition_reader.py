@@ -52,6 +52,20 @@ class PartitionReader:
         self.pending.clear()
         self._start, self._position, self._stopped = offset, offset, None
 
+    def check_not_truncated(self, offset: int, leader_epoch: int) -> None:
+        """Ask whether the log still has what lies before ``offset``, whose record before it is of this leader epoch.
+        Call `assign` afterwards. Raises Refused if an unclean election cut it off, Stalled.
+        """
+        self.assign(offset, leader_epoch)
+        self.clock.moved()
+        while not self.arrive(offset):
+            if self.clock.is_over():
+                raise Stalled(f"{self.at}: nothing arrived for {self._stall:.0f} s at {offset}", "check the brokers")
+        first = self.pending[-1]
+        if first.error() is not None:
+            self.passed(first, offset)
+        self.come_to_rest()
+
     def arrive(self, position: int) -> bool:
         """Wait for events, when none is pending. Returns False if none has arrived for a moment."""
         self.pending = consume(self.consumer, self.at, position)[::-1]

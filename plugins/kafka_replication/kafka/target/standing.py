@@ -11,7 +11,7 @@ from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.kafka.read.cursor import Cursor, first_record
 from kafka_replication.kafka.write.transactions import longest_wait
 from kafka_replication.model.keys import consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.targets.port import Failures, TargetSettings
@@ -49,6 +49,9 @@ class KafkaStanding:
 
     def left_open(self, at: TopicPartition) -> Mapping[str, int]:
         return open_transactions.owners(self._admin(), at)
+
+    def hidden_by(self, at: TopicPartition, session_id: str) -> Coverage:
+        return open_transactions.offsets_of(self._admin(), at, session_id)
 
     def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         from kafka_replication.kafka.metadata.certain_ends import certain_ends  # only after a loss

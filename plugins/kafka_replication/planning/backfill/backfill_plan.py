@@ -19,7 +19,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, Point, check_order
 from kafka_replication.planning.live import Planner, as_compared, own
-from kafka_replication.planning.partitioning_changes import spread_before
+from kafka_replication.planning.partitioning_changes import reach, spread_before
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topics.created_topics import created_config
@@ -196,6 +196,7 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
         ledger=view,
         watermarks=given.watermarks,
         spread_before=spread_before(view.positions),
+        reach=reach(view.positions),
     )
     live = {planned.key: planned for planned in given.live.partitions} if given.live else {}
     lines = []
@@ -222,6 +223,7 @@ def _entry(
             ledger=LedgerView(),
             watermarks=planner.watermarks,
             spread_before=planner.spread_before,
+            reach=planner.reach,
         ).unopened(key, source, target, ids)
         return (
             replace(fresh, copy=None)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.ledger.entries import Entry, Receipt
+from kafka_replication.ledger.entries import Entry, Position, Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
@@ -64,13 +64,7 @@ class Damage:
     def seen_until(self, ours: Mapping[int, int]) -> dict[int, int]:
         """The offsets where our copies end that readers see, where the ledger says that they reach further."""
         seen = {number: min(end, self.left_open.get(number, end)) for number, end in self.ends.items()}
-        return {number: end for number, end in seen.items() if end < ours[number]}
-
-    def only_hidden(self, ours: Mapping[int, int]) -> bool:
-        """True if nothing is lost, and what is hidden is exactly what the ledger says."""
-        return all(self.ends[number] == ours[number] > begins for number, begins in self.left_open.items()) and all(
-            end >= ours[number] for number, end in self.ends.items()
-        )
+        return {number: end for number, end in seen.items() if end < ours.get(number, 0)}
 
 
 def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
@@ -79,8 +73,7 @@ def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
     Raises Busy, OutOfTime, and what reading the ledger raises.
     """
     looked_at = [planned.key for planned in plan.partitions if _is_looked_at(run, planned, world)]
-    sole = run.replication.placing.sole  # elsewhere, what is hidden may well be somebody else's
-    suspects = {key: places for key in looked_at if (places := _suspicious(key, world, sole=sole))}
+    suspects = _suspects(run, world, looked_at)
     dropped = _dropped(run, world, [key for key in looked_at if key not in suspects and world.view.pending(key)])
     suspects |= {key: [key.target] for key in dropped}
     if not suspects:
@@ -119,19 +112,32 @@ def _is_looked_at(run: LeasedRun, planned: PartitionPlan, world: World) -> bool:
     )
 
 
-def _suspicious(key: PartitionKey, world: World, *, sole: bool) -> list[TopicPartition]:
-    """The target partitions that show less of our copies than the ledger, or hide what may be one of them."""
-    hides = [at for at, offsets in _there(key, world).items() if offsets.is_hiding]
-    return [*_short(key, world), *(hides if sole or world.view.pending(key) else ())]
+def _suspects(run: LeasedRun, world: World, keys: Iterable[PartitionKey]) -> dict[PartitionKey, list[TopicPartition]]:
+    """The keys with the target partitions that show less of their copies than the ledger, or hide what may be theirs.
+
+    Where others write, too, what is hidden is mostly theirs: the brokers are asked.
+    """
+    hides = {key: [at for at, offsets in _there(run, key, world).items() if offsets.is_hiding] for key in keys}
+    if not run.replication.placing.sole:
+        asked = {at for some in hides.values() for at in some}
+        left_open = {at: run.clusters.target.standing.left_open(at) for at in sorted(asked)}
+        hides = {key: [at for at in some if key.transactional_id in left_open[at]] for key, some in hides.items()}
+    suspects = {key: [*_short(run, key, world), *some] for key, some in hides.items()}
+    return {key: some for key, some in suspects.items() if some}
 
 
-def _short(key: PartitionKey, world: World) -> list[TopicPartition]:
+def _short(run: LeasedRun, key: PartitionKey, world: World) -> list[TopicPartition]:
     ours = world.view.positions[key].ends(key.source.partition)
-    return [at for at, offsets in _there(key, world).items() if offsets.high_watermark < ours[at.partition]]
+    there = _there(run, key, world)
+    return [at for at, offsets in there.items() if offsets.high_watermark < ours.get(at.partition, 0)]
 
 
-def _there(key: PartitionKey, world: World) -> dict[TopicPartition, PartitionOffsets]:
-    there = offsets_on(key, world.view.positions[key], world.snapshot.target.get(key.target_topic))
+def _there(run: LeasedRun, key: PartitionKey, world: World) -> dict[TopicPartition, PartitionOffsets]:
+    """The target partitions that may have records of the key, as far as the ledger knows or not."""
+    position, topic = world.view.positions[key], world.snapshot.target.get(key.target_topic)
+    there: Mapping[int, PartitionOffsets] = offsets_on(key, position, topic)
+    if not run.replication.placing.sole and topic is not None and topic.topic_id == position.ids.target_topic:
+        there = topic.readable
     return {TopicPartition(key.target_topic, number): offsets for number, offsets in there.items()}
 
 
@@ -180,7 +186,7 @@ def _damages(
     """
     standing, places = run.clusters.target.standing, {at for some in suspects.values() for at in some}
     hiding = standing.hiding(places)
-    doubtful = hiding | {at for key in suspects for at in _short(key, world)} | {key.target for key in dropped}
+    doubtful = hiding | {at for key in suspects for at in _short(run, key, world)} | {key.target for key in dropped}
     ends, damages = standing.certain_ends(doubtful), dict[PartitionKey, Damage]()
     left_open = {at: standing.left_open(at) for at in sorted(hiding & ends.keys())}
     for key, some in suspects.items():
@@ -194,7 +200,7 @@ def _damages(
             for at, open_ in left_open.items()
             if at in some and key.transactional_id in open_
         }
-        seen = {number: end for number, end in seen.items() if number in begins or end < ours[number]}
+        seen = {number: end for number, end in seen.items() if number in begins or end < ours.get(number, 0)}
         if seen:
             damages[key] = Damage(left_open=begins, ends=seen)
     return damages
@@ -257,42 +263,64 @@ class _Mender:
     def mend(self, key: PartitionKey, damage: Damage) -> str:
         """Returns what was done, for people. Raises NotProven and other ReplicationErrors."""
         position, stamp = self._view.positions[key], (self._run.run_id, now())
-        ours = position.ends(key.source.partition)
-        seen, restores = damage.seen_until(ours), self._run.replication.placing.sole and damage.only_hidden(ours)
+        seen = damage.seen_until(position.ends(key.source.partition))
         taken = take_back(key, self._view, self._receipts, seen, stamp) if seen else None
-        if taken is not None and not restores:
-            self._check_source(key, taken)
+        shown = taken is not None and self._is_all_counted(key, {*seen, *damage.left_open}, taken)
+        out, back = _without_a_gap(position, taken, shown=shown)
+        if taken is not None and not shown:
+            self._check_copied_again(key, taken)
         with closing(self._run.session(key)) as session:
             session.fence()
             with self._reading:
                 if self._run.clusters.ledger.position(key) != position:
                     raise NotProven("another run has written its position meanwhile")
             session.check_ids(position.ids)
-            # First the ledger: from here on, a crash leaves copies behind that the ledger does not count, and the
-            # next run drops them and copies them again.
-            self._write(
-                session, (position,) if taken is None else taken.entries, () if taken is None else taken.deleted
-            )
+            self._write(session, *out)
             failpoints.reached("M1")
-            if damage.left_open:
-                shown = taken if restores else None
-                self._settle(session, key, damage, shown)
-        return _text(key, taken, shown=restores)
+            if damage.left_open:  # shown together with their entries, or dropped
+                places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
+                session.settle(places, (lambda: add_entries(session, back, ())) if shown else None)
+        return _text(key, taken, shown=shown)
 
-    def _settle(self, session: EntrySession, key: PartitionKey, damage: Damage, shown: TakenBack | None) -> None:
-        """Show the copies together with their entries, or drop them."""
-        places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
-        session.settle(places, None if shown is None else lambda: add_entries(session, shown.before, ()))
+    def _is_all_counted(self, key: PartitionKey, numbers: Iterable[int], taken: TakenBack) -> bool:
+        """True if what the key's open transaction hides is exactly what these receipts name: nothing of it is lost, and
+        no aborted record is among it.
+        """
+        hidden_by = self._run.clusters.target.standing.hidden_by
+        return all(
+            hidden_by(TopicPartition(key.target_topic, number), key.transactional_id) == taken.at(number)
+            for number in numbers
+        )
 
     def _write(self, session: EntrySession, entries: Iterable[Entry], deleted: Iterable[Receipt]) -> None:
         session.transaction.begin()
         add_entries(session, entries, deleted)
         session.transaction.commit()
 
-    def _check_source(self, key: PartitionKey, taken: TakenBack) -> None:
+    def _check_copied_again(self, key: PartitionKey, taken: TakenBack) -> None:
+        if taken.standing:
+            raise NotProven(
+                f"a part of {taken.standing} can be read in other partitions of {key.target_topic}, and would be"
+                " doubled if it were copied again"
+            )
         log_start = self._world.snapshot.source[key.source.topic].offsets(key.source.partition).log_start
         if taken.offsets.ranges[0].from_ < log_start:
             raise NotProven(f"the source no longer has all of {taken.offsets}, which would have to be copied again")
+
+
+def _without_a_gap(
+    position: Position, taken: TakenBack | None, *, shown: bool
+) -> tuple[tuple[tuple[Entry, ...], tuple[Receipt, ...]], tuple[Entry, ...]]:
+    """The entries to write and the receipts to delete before an open transaction is ended, and the entries to write
+    with its end.
+
+    First the ledger: from then on, a crash leaves copies behind that the ledger does not count, and the next run drops
+    them and copies them again. Copies of which a part stands elsewhere are never taken out, as that would be doubled:
+    after a crash they are dropped in part, which is found when they are read back.
+    """
+    if taken is None or (shown and taken.standing):
+        return ((position,), ()), (position,)
+    return (taken.entries, taken.deleted), taken.before
 
 
 def _text(key: PartitionKey, taken: TakenBack | None, *, shown: bool) -> str:

@@ -156,10 +156,12 @@ class BatchReader:
         self._scan.go_to(left.from_)
         self._read = None
         epoch = position.leader_epoch
-        if left.from_ != position.next_offset or epoch is None:
+        if left.from_ > position.next_offset or epoch is None:
             return
-        self._read = epoch, left.from_
-        self._check_epoch(self._scan.connection, epoch, left.from_)
+        if left.from_ == position.next_offset:
+            self._read = epoch, left.from_
+        # Also before older offsets: from a log that was cut off and grew again, other records would come.
+        self._check_epoch(self._scan.connection, epoch, position.next_offset)
 
     def is_at(self, epoch: int, until: int) -> None:
         """Records of this leader epoch come next. Raise HandOver if what was read before is no longer in the log."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kafka_replication.model.errors import Unexpected
 from kafka_replication.sinks.port import BatchWriter
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
@@ -16,6 +17,7 @@ from kafka_replication.wire.repacking import repacked
 
 LARGE = 128 << 10  # bytes; a batch of this size, as it is stored, is sent as it is
 TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression, as they are estimated
+REPORT = "another engine copies it; report this, as it is a fault of this program"
 MOST = 2 * TOGETHER  # bytes that they have in truth; clients unpack a batch as a whole
 
 
@@ -31,12 +33,13 @@ class Packing:
         self._most = min(TOGETHER, largest)
         self._small, self._together = list[Batch](), 0
         self._digest = BatchDigest()
+        self._sent_until = 0  # one past the source offsets of what was sent
         self.count = self.bytes = 0
 
     def add(self, batch: Batch, size: int) -> None:
         """Add a batch that holds ``size`` bytes of keys, values and headers. It may be sent later.
 
-        Raises ImportError, and what the writer raises.
+        Raises ImportError, Unexpected if batches would not be sent in their order, and what the writer raises.
         """
         self.count, self.bytes = self.count + batch.count, self.bytes + size
         unpacked = size + frames(batch, size)
@@ -50,8 +53,13 @@ class Packing:
             self._together += unpacked
 
     def hexdigest(self) -> str:
-        """Send what is left. The digest of all batches that were sent."""
+        """Send what is left. The digest of all batches that were sent.
+
+        Raises Unexpected if these are not all that were added, and what the writer raises.
+        """
         self._send_small()
+        if self._digest.count != self.count:
+            raise Unexpected(f"{self._digest.count} records were sent of {self.count}", REPORT)
         return self._digest.hexdigest()
 
     def _send_small(self) -> None:
@@ -72,6 +80,13 @@ class Packing:
         return [one] if one.size <= self._largest else small
 
     def _send(self, batch: Batch) -> None:
+        """The digest is of what is sent, so reading back cannot tell that two batches changed places here."""
+        if batch.base_offset < self._sent_until:
+            raise Unexpected(
+                f"the batch at offset {batch.base_offset} would be sent behind one that ends at {self._sent_until}",
+                REPORT,
+            )
+        self._sent_until = batch.until
         self._writer.write(batch)
         self._digest.add_batch(batch)
 

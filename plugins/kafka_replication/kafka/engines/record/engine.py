@@ -190,10 +190,11 @@ class RecordReader:
         return batch
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
-        epoch = position.leader_epoch if left.from_ == position.next_offset else None
         self._epoch_at_assign = offsets.leader_epoch(self._admin, self._at)
         self._reader.come_to_rest()
-        self._reader.assign(left.from_, epoch)
+        if left.from_ < position.next_offset and position.leader_epoch is not None:
+            self._reader.check_not_truncated(position.next_offset, position.leader_epoch)
+        self._reader.assign(left.from_, position.leader_epoch if left.from_ == position.next_offset else None)
 
     def _last_epoch(self, chunk: ChunkReader) -> int | None:
         """The leader epoch of the chunk's last offset.
