@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 from benchmarks import clusters
 from benchmarks.clusters import Pair
@@ -32,7 +33,7 @@ def turns(pair: Pair, shape: Shape) -> Iterator[Speeds]:
         speeds: Speeds = {}
         for chunks, copy in CHUNKS.items():
             for delivery in dice.sample(PROFILES, len(PROFILES)):
-                settings = {
+                settings: dict[str, Any] = {
                     "delivery": delivery,
                     "copy": copy,
                     **({} if delivery in (EXACTLY_ONCE, "at_least_once") else {"accept_loss": 1.0}),

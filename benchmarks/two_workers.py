@@ -67,7 +67,7 @@ def _read_back(what: tuple[Job, RangeTask]) -> VerifyResult:
     return worker.read_back(worker.tools_of(job), task.read_back, job.settings.attempts)
 
 
-def ours(pair: Pair, topic: str, name: str, **settings: Any) -> TwoWorkers:
+def ours(pair: Pair, topic: str, name: str, launcher: TwoWorkers | None = None, **settings: Any) -> TwoWorkers:
     """One run of a new replication that copies a topic to ``name.topic``, with further ``settings`` of its file."""
     replication = Replication.model_validate(
         {
@@ -80,7 +80,7 @@ def ours(pair: Pair, topic: str, name: str, **settings: Any) -> TwoWorkers:
         }
     )
     store = open_store(f"sqlite:///{pair.folder}/store.db")
-    launcher = TwoWorkers(pair.brokers)
+    launcher = launcher or TwoWorkers(pair.brokers)
     with leased(open_run(replication, pair, store, name), EVERYTHING) as run:
         done = steps.replicate(run, steps.prepare(run, Request()), launcher)
     if done.not_copied or done.not_verified or not done.read_back:

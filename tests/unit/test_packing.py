@@ -26,8 +26,9 @@ class Writer:
 
     first = None
 
-    def __init__(self) -> None:
+    def __init__(self, seconds_each: float = 0) -> None:
         self.batches = list[Batch]()
+        self.seconds_each = seconds_each
 
     def write(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -89,6 +90,26 @@ def test_nothing_is_sent_in_another_order(sizes: tuple[int, ...]) -> None:
 def test_one_alone_is_sent_as_it_is() -> None:
     came = batch_of(7, 1_000, 1)
     assert [stored(batch) for batch in sent([came])] == [stored(came)]
+
+
+@pytest.mark.parametrize(
+    ("records", "seconds_each", "sent_as_they_are"),
+    [(16, 0, False), (400, 0, True), (400, 0.001, False), (5_000, 0.001, True)],
+    ids=["few records", "many records", "many records, far away", "too many"],
+)
+def test_what_is_packed_takes_less_time_so_than_in_requests_of_its_own(
+    records: int, seconds_each: float, sent_as_they_are: bool
+) -> None:
+    writer = Writer(seconds_each)
+    packing = Packing(writer, TOGETHER)
+    for number in range(3):
+        text = raw_batch([RawRecord()] * records, number * records)
+        [plain] = batches(memoryview(text))
+        small = replace(plain, attributes=3, payload=memoryview(packed(3, bytes(plain.payload))))
+        assert small.size < LARGE
+        packing.add(small, 0)
+    packing.hexdigest()
+    assert (len(writer.batches) == 3) is sent_as_they_are
 
 
 def test_another_codec_begins_another_one() -> None:

@@ -7,6 +7,7 @@ once a newer session has fenced this one, and they are committed or aborted with
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -83,7 +84,8 @@ class BatchLane:
         self._at = at or key.target
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
-        self._under_way = deque[Batch]()
+        self._under_way = deque[tuple[Batch, float]]()  # with the time at which each was sent
+        self._shortest = math.inf  # seconds from sending a batch to its answer
         self._first: int | None = None  # target offset of the transaction's first batch
         self._end = 0  # target offset behind its last one
 
@@ -130,6 +132,11 @@ class BatchLane:
         while len(self._under_way) >= UNDER_WAY:
             self._check(self._acknowledged(), "sending")
         self._send(batch)
+
+    @property
+    def seconds_each(self) -> float:
+        """Seconds that one more batch takes, if `UNDER_WAY` of them share the way; 0 before the first answer."""
+        return 0.0 if math.isinf(self._shortest) else self._shortest / UNDER_WAY
 
     def join(self) -> None:
         """Make the partition a part of the open transaction without a record. What an earlier transaction of this
@@ -196,14 +203,15 @@ class BatchLane:
         self._transaction.check_progress(self._transaction.stall_clock(), len(self._under_way))
         self._requests.send(self._leader, batch, *self._identity, self._sequence % _SEQUENCES)
         self._sequence += batch.count
-        self._under_way.append(batch)
+        self._under_way.append((batch, time.monotonic()))
 
     def _acknowledged(self) -> int:
         """Wait for one acknowledgement. Returns its error code."""
         self._leader.wait_at_most(self._transaction.seconds_left)
         answer, throttled = producing.answer(self._leader)
         self._transaction.throttling.add(throttled, self._leader.address)
-        batch = self._under_way.popleft()
+        batch, sent = self._under_way.popleft()
+        self._shortest = min(self._shortest, time.monotonic() - sent)
         if answer.error_code:
             return int(answer.error_code)
         if self._first is None:
@@ -240,6 +248,10 @@ class BatchWriter:
     def __init__(self, key: PartitionKey, lane: BatchLane, check_between: Callable[[int], None]) -> None:
         self._key, self._lane, self._check_between = key, lane, check_between
         self.sent = 0  # records
+
+    @property
+    def seconds_each(self) -> float:
+        return self._lane.seconds_each
 
     def write(self, batch: Batch) -> None:
         self._lane.send(batch)

@@ -18,6 +18,9 @@ from kafka_replication.wire.repacking import repacked
 LARGE = 128 << 10  # bytes; a batch of this size, as it is stored, is sent as it is
 TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression, as they are estimated
 REPORT = "another engine copies it; report this, as it is a fault of this program"
+# Seconds that packing takes, and the least that a request costs client and broker (`python -m benchmarks.packing`).
+A_RECORD, A_REQUEST = 1.3e-6, 0.3e-3
+A_BYTE = (0.1e-9, 7e-9, 1.5e-9, 1.5e-9, 1.5e-9)  # by codec: none, gzip, snappy, lz4, zstd
 MOST = 2 * TOGETHER  # bytes that they have in truth; clients unpack a batch as a whole
 
 
@@ -45,12 +48,17 @@ class Packing:
         unpacked = size + frames(batch, size)
         if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > self._most):
             self._send_small()
-        if batch.size >= LARGE:
+        if not self._is_small(batch, size):
             self._send_small()
             self._send(batch)
         else:
             self._small.append(_apart(batch))
             self._together += unpacked
+
+    def _is_small(self, batch: Batch, size: int) -> bool:
+        """True if packing it takes less time than a request of its own, as far as requests were seen to take here."""
+        to_pack = batch.count * A_RECORD + size * A_BYTE[_codec(batch)]
+        return batch.size < LARGE and to_pack < max(A_REQUEST, self._writer.seconds_each)
 
     def hexdigest(self) -> str:
         """Send what is left. The digest of all batches that were sent.
