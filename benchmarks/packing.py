@@ -66,15 +66,18 @@ def _packing(size: int, count: int, codec: int) -> float:
     return least
 
 
-def _copied(pair: Pair, shape: Shape, a_request: float) -> Used:
-    packing.A_REQUEST = a_request
-    several = []
+def _copied(pair: Pair, shape: Shape) -> list[Used]:
+    """Copying with all batches packed, and with none."""
+    several: dict[float, list[Used]] = {math.inf: [], 0.0: []}
     for number in range(1 + REPEATS):
-        name = f"{shape.topic}-{math.isinf(a_request)}-{number}"
-        done = ours(pair, shape.topic, name, InThisProcess(pair.brokers), copy={"engine": "batch"})
-        pair.forget(name)
-        several.append(done.copying)
-    return middle(several[1:])  # the first turn warms the brokers up
+        for a_request, used in several.items():
+            packing.A_REQUEST = a_request
+            name = f"{shape.topic}-{'packed' if a_request else 'single'}-{number}"
+            done = ours(pair, shape.topic, name, InThisProcess(pair.brokers), copy={"engine": "batch"})
+            pair.forget(name)
+            if number:  # the first turn warms the brokers up
+                used.append(done.copying)
+    return [middle(used) for used in several.values()]
 
 
 def main() -> None:
@@ -89,7 +92,7 @@ def main() -> None:
             topic = f"packing-{size}-{each}"
             shape = Shape(topic=topic, records=RECORDS[size], size=size, each=each).scaled(SCALE)
             fill(pair.clusters[0].bootstrap, shape)
-            used = [_copied(pair, shape, a_request) for a_request in (math.inf, 0.0)]
+            used = _copied(pair, shape)
             print(f"{topic}: {used}", file=sys.stderr)
             per_batch = 1000 * each / shape.records
             row([f"{each:,} x {size:,} B", *(cell * per_batch for one in used for cell in (one.cpu, one.brokers))])

@@ -19,7 +19,7 @@ LARGE = 128 << 10  # bytes; a batch of this size, as it is stored, is sent as it
 TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression, as they are estimated
 REPORT = "another engine copies it; report this, as it is a fault of this program"
 # Seconds that packing takes, and the least that a request costs client and broker (`python -m benchmarks.packing`).
-A_RECORD, A_REQUEST = 1.3e-6, 0.3e-3
+A_RECORD, A_REQUEST = 1.3e-6, 0.4e-3
 A_BYTE = (0.1e-9, 7e-9, 1.5e-9, 1.5e-9, 1.5e-9)  # by codec: none, gzip, snappy, lz4, zstd
 MOST = 2 * TOGETHER  # bytes that they have in truth; clients unpack a batch as a whole
 
