@@ -106,6 +106,7 @@ OF_ONE_PARTITION = {
         "what is lost of a chunk in one partition is left to a person, because the others still show the rest",
     ),
     "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
+    "target-ledger-commit-partial": "the row cannot tell whose chunk was committed in part",
     "source-partitions-added": "the target does not follow",
     "target-partitions-added": "it is refused, because keys would move",
     "target-data-deleted": "a target partition has records of all source partitions, not of one",

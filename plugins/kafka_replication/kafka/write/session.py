@@ -79,6 +79,7 @@ class PartitionSession:
         try:
             if write is not None:
                 write()
+                transaction.flush()  # a death between the next two steps drops what was left open
             for lane in lanes:
                 lane.join()
             if write is not None:
