@@ -15,14 +15,22 @@ from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP to its workers when Spark ends
 AGAIN = 0.05  # seconds until a signal is raised again whose exception was lost
-_RAISED = (SystemExit, KeyboardInterrupt)
 _told = sys.unraisablehook
 
 
+class Interrupted(SystemExit, KeyboardInterrupt):
+    """Ctrl-C: who catches a KeyboardInterrupt catches it; otherwise the process ends with this exit code, silently.
+
+    Python 3.11 remembers a plain KeyboardInterrupt, but not a subclass, that leaves an `exec` of text, which
+    dataclasses use. Under ``python -m`` the process then ends by SIGINT, also if somebody has caught it and the exit
+    code is another one.
+    """
+
+
 def on_signals(*, even_ignored: bool = False) -> None:
-    """Let the first signal raise SystemExit in the main thread, which must call this; SIGINT raises KeyboardInterrupt,
-    as before. Later ones are ignored: one that arrives while threads are joined would make Python wait for ever for a
-    lock that the interrupted join has acquired.
+    """Let the first signal raise SystemExit in the main thread, which must call this; SIGINT raises Interrupted. Later
+    ones are ignored: one that arrives while threads are joined would make Python wait for ever for a lock that the
+    interrupted join has acquired.
 
     Without this a signal ends the process at once, and readers of the target wait for its transaction's time-out. A
     signal that is ignored stays ignored, because nohup relies on that. A worker handles ignored signals too
@@ -41,7 +49,7 @@ def on_signals(*, even_ignored: bool = False) -> None:
 
 def _lost(lost: Any) -> None:
     """Python drops an exception that comes while it frees an object, and with it the signal: the process goes on."""
-    if _asked and isinstance(lost.exc_value, _RAISED):
+    if _asked and isinstance(lost.exc_value, SystemExit):
         signal.setitimer(signal.ITIMER_REAL, AGAIN)  # not here, where it would be lost as well
     else:
         _told(lost)
@@ -49,14 +57,14 @@ def _lost(lost: Any) -> None:
 
 def _tells_of_no_signal(record: logging.LogRecord) -> bool:
     """A library that is interrupted while it closes something logs that as an error, and passes it on."""
-    return not record.exc_info or not isinstance(record.exc_info[1], _RAISED)
+    return not record.exc_info or not isinstance(record.exc_info[1], SystemExit)
 
 
 def raise_again(error: BaseException) -> None:
     """Raise what a signal has raised, if C code has made this error of it: not all C code of clients passes on an
     exception that comes while it works.
     """
-    if isinstance(error.__cause__, _RAISED):
+    if isinstance(error.__cause__, SystemExit):
         raise error.__cause__
 
 
@@ -80,9 +88,7 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 
 def _leave_again(_number: int, _: FrameType | None) -> None:
-    if _first == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise SystemExit(128 + _first)
+    raise (Interrupted if _first == signal.SIGINT else SystemExit)(128 + _first)
 
 
 def end_group(process: subprocess.Popen[Any], seconds: float) -> None:
