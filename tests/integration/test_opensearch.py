@@ -284,3 +284,25 @@ def test_an_index_of_somebody_else_without_our_fields_is_refused_with_the_comman
     shop.ground.ask("PUT", f"{shop.scene.topic}/_mapping", mapping)
     assert shop.scene.run().outcome == "done"
     shop.assert_copied()
+
+
+@pytest.mark.parametrize("kind", ["alias", "data stream"])
+def test_a_name_of_several_indexes_is_refused(shop: Shop, kind: str) -> None:
+    """Whoever rolls it over decides where a record goes that is written again."""
+    shop.ready(10)
+    name, ask = shop.scene.topic, shop.ground.ask
+    if kind == "data stream" and "distribution" not in ask("GET", "")["version"]:
+        pytest.skip("Elasticsearch has them in a module that does not run here")
+    if kind == "alias":
+        ask("PUT", f"{name}-000001", {"aliases": {name: {"is_write_index": True}}})
+    else:
+        ask("PUT", f"_index_template/{name}", {"index_patterns": [name], "data_stream": {}, "priority": 900})
+        assert "creates data streams only" in shop.scene.run().table()
+        ask("PUT", f"_data_stream/{name}")
+    report = shop.scene.run()
+    line = only(report)
+    assert report.outcome == "failed" and f"is a{'n' if kind == 'alias' else ''} {kind}" in (line.error or "")
+    assert "write to an index itself" in line.remedy
+    if kind == "data stream":
+        ask("DELETE", f"_data_stream/{name}")
+        ask("DELETE", f"_index_template/{name}")
