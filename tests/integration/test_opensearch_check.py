@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runs.checking import check
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Pass, Proxy, refused, running
+from tests.support.mapping_cases import CONFLICTING, FITTING, MAPPING
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import Rec, Scenario
 
@@ -133,6 +135,18 @@ def test_a_record_of_the_sample_that_the_mapping_refuses_is_named(
     assert json.dumps("many") in finding.what
     scene.settings["transform"] = "tests.integration.test_opensearch_check:corrected"
     assert not [one for one in said(scene) if "offset 50" in one.what]
+
+
+def test_the_node_refuses_what_is_called_a_conflict_and_takes_the_rest(
+    scene: Scenario, ground: OpenSearchGround
+) -> None:
+    ground.ask("PUT", scene.topic, {"mappings": MAPPING})
+    documents = [*FITTING, *(document for document, _ in CONFLICTING)]
+    lines = (f'{{"index": {{}}}}\n{json.dumps(document)}\n' for document in documents)
+    headers = {"content-type": "application/x-ndjson"}
+    answer = httpx.post(f"{ground.url}/{scene.topic}/_bulk", content="".join(lines), headers=headers, timeout=60)
+    statuses = [item["index"]["status"] for item in answer.json()["items"]]
+    assert statuses == [*([201] * len(FITTING)), *([400] * len(CONFLICTING))]
 
 
 def corrected(record: Any) -> Any:
