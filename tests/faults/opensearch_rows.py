@@ -142,7 +142,7 @@ def index_deleted(trial: Trial) -> None:
 def mapping_conflict(trial: Trial) -> None:
     """One record among very many has another type in a field. The policy decides what becomes of it."""
     trial.settings["target"] = {"connection": "target", "type": "opensearch"}
-    trial.copy |= {"chunk_records": 20_000, "chunk_seconds": 60}
+    trial.copy |= {"chunk_records": 20_000, "chunk_seconds": 60, "transaction_timeout": 120}
     run = trial.start()
     trial.finish(run)
     trial.hit = time.monotonic()
