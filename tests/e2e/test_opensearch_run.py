@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_runs_backfills_audits_and_retries(airflow: Airflow, source_cluster: Bro
     assert (second["state"], second["report"]["outcome"]) == ("success", "nothing_to_do")
     assert "spark-submit" not in log
 
-    asked = {"topics": [TOPIC], "from": "20", "until": "60", "dry_run": False}
+    asked: dict[str, Any] = {"topics": [TOPIC], "from": "20", "until": "60", "dry_run": False}
     filled, log = airflow.run(f"{NAME}.backfill", **asked)
     assert (filled["state"], filled["tasks"]) == ("success", ALL_DONE), log[-5000:]
     assert (offsets(ground, 0), offsets(ground, 1)) == ([*range(20, 60)], [*range(20, 60), 100, 102])

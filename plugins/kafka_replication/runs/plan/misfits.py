@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.read.cursor import Cursor
@@ -16,7 +16,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs.run import Run
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, RefusedAt
 
 log = logging.getLogger(__name__)
 PARTITIONS, RECORDS = 20, 20  # that are looked at; of each partition so many of the first and of the last records
@@ -28,19 +28,27 @@ def misfits(run: Run, planned: Plan) -> list[Finding]:
     partition. A source that cannot be read is said elsewhere.
     """
     to_copy = [one for one in planned.partitions if one.copy is not None][:PARTITIONS]
-    judges = {topic: run.clusters.target.standing.judge(topic) for topic in {one.key.target_topic for one in to_copy}}
+    judges = {topic: _judge(run, topic) for topic in {one.key.target_topic for one in to_copy}}
     found = ((one, judge) for one in to_copy if (judge := judges[one.key.target_topic]) is not None)
     return [finding for one, judge in found if (finding := _finding(run, one, judge))]
+
+
+def _judge(run: Run, topic: str) -> Judge | None:
+    try:
+        return run.clusters.target.standing.judge(topic)
+    except ReplicationError as error:
+        log.debug("%s on the target tells nothing of the records that it takes: %s", topic, error)
+        return None
 
 
 def _finding(run: Run, planned: PartitionPlan, judge: Judge) -> Finding | None:
     key = planned.key
     try:
-        failures = [failure for record in _sample(run, planned) if (failure := judge(record))]
+        found = {record[0]: judge(record) for record in _sample(run, planned)}  # first and last records may overlap
     except (ReplicationError, SystemError) as error:  # the latter for a record that the client cannot decode
         log.debug("%s: no sample was compared with the target: %s", key.source, error)
         return None
-    if not failures:
+    if not (failures := [failure for failure in found.values() if failure]):
         return None
     first, policy = failures[0], run.replication.failures.of(failures[0].kind)
     remedy = "correct the target, or the records by a transform"
@@ -64,4 +72,5 @@ def _sample(run: Run, planned: PartitionPlan) -> Iterator[Record]:
     origin = Origin(planned.ids.source_cluster, key.source.topic, key.source.partition)
     with closing(Cursor(run.clusters.source, group, key.source, stall)) as source:
         for record in itertools.chain(itertools.islice(source.content(wanted), RECORDS), source.content(last)):
-            yield from pipeline.outputs(record, origin) if pipeline else (record,)
+            with suppress(RefusedAt):  # the run says so, and sets it aside if it may
+                yield from pipeline.outputs(record, origin) if pipeline else (record,)
