@@ -1,5 +1,5 @@
-"""The jars of the servers that the stack starts, Apache Kafka and OpenSearch: fetched once for each version, checked
-against its lock file every time before anything of them runs.
+"""The jars of the servers that the stack starts: Apache Kafka, OpenSearch, Elasticsearch. Fetched once for each
+version, checked against its lock file every time before anything of them runs.
 """
 
 from __future__ import annotations
@@ -69,6 +69,19 @@ OPENSEARCH = Release(
     45,
     server="opensearch",
     title="OpenSearch",
+)
+# For tests only. Its license (SSPL or Elastic's own) is no free one.
+ELASTICSEARCH = Release(
+    "7.17.29",
+    (
+        "org.elasticsearch:elasticsearch:7.17.29",
+        "org.elasticsearch.plugin:transport-netty4-client:7.17.29",
+        "org.apache.logging.log4j:log4j-core:2.17.1",
+    ),
+    HERE / "elasticsearch-jars.lock",
+    32,
+    server="elasticsearch",
+    title="Elasticsearch",
 )
 RELEASES = {release.version: release for release in (CURRENT, OLDER)}
 

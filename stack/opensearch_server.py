@@ -1,4 +1,6 @@
-"""A real OpenSearch on loopback: one node, without TLS and logins, in one process with a pid file and a log."""
+"""A real OpenSearch on loopback: one node, without TLS and logins, in one process with a pid file and a log.
+Elasticsearch 7, of which it is a fork, starts in the same way.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from stack.artifacts import OPENSEARCH, jars
+from stack.artifacts import ELASTICSEARCH, OPENSEARCH, Release, jars
 from stack.errors import StackError
 from stack.java import java
 from stack.ports import LOOPBACK, answers, free_ports, is_taken
@@ -30,10 +32,16 @@ class OpenSearchServer:
     ports and its data. ``settings`` are more settings of the node.
     """
 
-    def __init__(self, name: str, state: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        state: Path,
+        settings: Mapping[str, str] | None = None,
+        release: Release = OPENSEARCH,
+    ) -> None:
         self.name, self.folder = name, Path(state).resolve() / name
         self.log = self.folder / "opensearch.log"
-        self._settings = dict(settings or {})
+        self._settings, self.release = dict(settings or {}), release
         self._record, self._facts = self.folder / "opensearch.pid", self.folder / "ports.json"
         self._log_start = 0
 
@@ -58,7 +66,7 @@ class OpenSearchServer:
     def start(self) -> None:
         """Start the node unless it runs, and wait until it serves. Its data is kept. Raises StackError."""
         if self.process is None:
-            folder = jars(OPENSEARCH)
+            folder = jars(self.release)
             self.folder.mkdir(parents=True, exist_ok=True)
             self._settle_ports()
             self._launch(folder)
@@ -77,12 +85,20 @@ class OpenSearchServer:
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
             "-cp",
             f"{folder}/*",
-            str(_NODE),
+            str(self._source()),
             str(self.folder / "home"),
             *map(str, self._ports()),
             *(f"{name}={value}" for name, value in self._settings.items()),
         ]
         launch(command, self.log, self._record, cwd=self.folder)
+
+    def _source(self) -> Path:
+        """The program of the node."""
+        if self.release is not ELASTICSEARCH:
+            return _NODE
+        renamed = self.folder / _NODE.name
+        renamed.write_text(_NODE.read_text().replace("org.opensearch.", "org.elasticsearch."))
+        return renamed
 
     def _wait_started(self, deadline: float) -> None:
         while not (answers(self.port) and STARTED in since(self.log, self._log_start) and self._has_recovered()):

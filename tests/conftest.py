@@ -2,7 +2,8 @@
 
 ``KAFKA_REPLICATION_TEST_SOURCE`` and ``KAFKA_REPLICATION_TEST_TARGET`` (bootstrap addresses) name brokers of your own instead. Tests that
 stop brokers or delete the ledger start their own all the same. ``KAFKA_REPLICATION_TEST_KAFKA`` names versions of Kafka that the stack can
-start, as in ``3.9.1,4.3.1``: the source's and that of all other clusters (`make matrix`).
+start, as in ``3.9.1,4.3.1``: the source's and that of all other clusters (`make matrix`). With
+``KAFKA_REPLICATION_TEST_SEARCH=elasticsearch`` the tests that need OpenSearch get Elasticsearch 7.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from stack.artifacts import ELASTICSEARCH, OPENSEARCH
 from stack.kafka_cluster import KafkaCluster
 from stack.opensearch_server import OpenSearchServer
 from stack.ports import take_share
@@ -82,7 +84,8 @@ def target3(stack_folder: Path) -> KafkaCluster:
 def opensearch(stack_folder: Path) -> OpenSearchServer:
     """A node that tests may kill if they start it again; they run one after the other."""
     with locked(stack_folder, "opensearch"):
-        server = OpenSearchServer("opensearch", stack_folder)
+        release = {"elasticsearch": ELASTICSEARCH}.get(os.environ.get("KAFKA_REPLICATION_TEST_SEARCH", ""), OPENSEARCH)
+        server = OpenSearchServer("opensearch", stack_folder, release=release)
         server.start()
     return server
 

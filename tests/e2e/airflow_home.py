@@ -17,7 +17,7 @@ SECRET = "do-not-show-me"
 FILE = """\
 name: {name}
 source: {{connection: kafka_source}}
-target: {{connection: kafka_target}}
+target: {{{target}}}
 topics: {{include: [{topic}]}}
 retries: {{attempts: 0}}
 copy: {{chunk_records: {chunk}}}
@@ -41,9 +41,16 @@ class Airflow:
     environment: dict[str, str]
     _running: tuple[dict[str, str], subprocess.Popen[str]] | None = field(init=False, default=None)
 
-    def replicate(self, name: str, topic: str, more: str = "", chunk: int = 100_000) -> Path:
+    def replicate(
+        self,
+        name: str,
+        topic: str,
+        more: str = "",
+        chunk: int = 100_000,
+        target: str = "connection: kafka_target",
+    ) -> Path:
         file = self.folder / "dags" / "replications" / f"{name}.yaml"
-        file.write_text(FILE.format(name=name, topic=topic, chunk=chunk) + more)
+        file.write_text(FILE.format(name=name, topic=topic, chunk=chunk, target=target) + more)
         return file
 
     def run(self, name: str, *, logical_date: str = "", **conf: Any) -> tuple[dict[str, Any], str]:

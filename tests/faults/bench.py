@@ -5,19 +5,26 @@ The product goes through the proxies; the load, the judge and the sampler speak 
 
 from __future__ import annotations
 
+import json
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kafka_replication.ledger.entries import RECEIPTS
 from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.faults.proxy import Proxy
+from tests.faults.search_side import SearchSide
+from tests.faults.search_side import start as start_opensearch
+from tests.support.checker import Record, read
 from tests.support.clusters import is_whole, started
 from tests.support.scenario import Cluster
 
@@ -59,6 +66,44 @@ class Side:
     @property
     def admin(self) -> AdminClient:
         return self.direct.admin
+
+    def connection(self, clients: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that the product's clients get."""
+        return {"bootstrap.servers": self.bootstrap, **self.clients, **clients}
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    @property
+    def nodes(self) -> Sequence[Broker]:
+        return self.brokers
+
+    def start(self) -> None:
+        """Start all brokers that do not run."""
+        self.cluster.start()
+
+    def logs(self, topic: str) -> list[list[Record]]:
+        """The records of each partition, as ``read_committed`` readers see them."""
+        numbers = range(self.direct.partitions(topic))
+        return [[record for _, record in read(self.direct.bootstrap, topic, number)] for number in numbers]
+
+    def engines(self, replication: str) -> Counter[str]:
+        """How many chunks each engine has copied, as the receipts say."""
+        found = Counter[str]()
+        for record in (record for log in self.logs(RECEIPTS) for record in log):
+            if record.value and json.loads(record.key or b"[0, 0]")[1] == replication:
+                found[json.loads(record.value)["engine"]] += 1
+        return found
+
+    def size(self, topic: str) -> int:
+        """Offsets in all partitions; 0 if there is no such topic."""
+        return self.direct.size(topic)
+
+    def delete(self, topic: str) -> None:
+        """A topic that nobody needs any more, if it exists."""
+        with suppress(KafkaException):
+            self.admin.delete_topics([topic])[topic].result(30)
 
     def leader(self, topic: str, partition: int) -> Broker:
         """The broker that leads a partition now."""
@@ -102,13 +147,20 @@ def _java_hash(text: str) -> int:
 
 @dataclass
 class Bench:
-    """Both sides, in one folder."""
+    """Both sides, in one folder. ``search`` is the target instead of ``target``, where it is given."""
 
     source: Side
     target: Side
     folder: Path
     until_the_end: ExitStack
     _others: dict[str, Side] = field(default_factory=dict)
+    _searches: list[SearchSide] = field(default_factory=list)
+    search: SearchSide | None = None
+
+    @property
+    def copied_to(self) -> Side | SearchSide:
+        """The side that the product copies to."""
+        return self.search or self.target
 
     def other(self, name: str, start: Callable[[Path, ExitStack], Side]) -> Side:
         """A side of another shape. It is started when it is first asked for."""
@@ -124,13 +176,19 @@ class Bench:
         """The target has three brokers, without proxies, and a ledger of its own that has one replica."""
         return replace(self, target=self.other("fragile", _fragile))
 
+    def with_opensearch(self) -> Bench:
+        """The target is a node of OpenSearch, with a proxy in front of it."""
+        if not self._searches:
+            self._searches.append(start_opensearch(self.folder, self.until_the_end))
+        return replace(self, search=self._searches[0])
+
     def heal(self) -> None:
         self.source.heal()
-        self.target.heal()
+        self.copied_to.heal()
 
     @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.source, self.target
+    def sides(self) -> tuple[Side, Side | SearchSide]:
+        return self.source, self.copied_to
 
 
 def _wide(folder: Path, until_the_end: ExitStack) -> Side:

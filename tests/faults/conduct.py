@@ -95,7 +95,7 @@ def _settle(
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
     if complete:
-        trial.note(f"chunks by engine: {dict(trial.engines())}")
+        trial.note(f"chunks by engine: {dict(trial.bench.copied_to.engines(trial.name))}")
     if sampler is not None:
         verdict.samples = sampler.samples
         verdict.problems += sampler.violations

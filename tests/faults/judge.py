@@ -25,7 +25,7 @@ class Judge:
     """
 
     def __init__(self, bench: Bench, load: Load, stored: dict[int, int], *, complete: bool) -> None:
-        self._target, self._load, self._stored, self._complete = bench.target.direct, load, stored, complete
+        self._bench, self._load, self._stored, self._complete = bench, load, stored, complete
 
     def judge(self, topic: str, quarantine: str) -> dict[int, Comparison]:
         """Compare every source partition with these topics of the target."""
@@ -60,12 +60,14 @@ class Judge:
         }
 
     def _quarantined(self, topic: str, partition: int) -> list[list[Record]]:
-        """What the quarantine topic has of a source partition, as it was at the source."""
+        """What the quarantine has of a source partition, as it was at the source."""
+        if self._bench.search is not None:
+            mine = {record for _, record in self._load.records[partition]}
+            return [[record for record in self._bench.search.aside(topic) if record in mine]]
         return [[_original(found) for found in log if _is_of(found, partition)] for log in self._logs(topic)]
 
     def _logs(self, topic: str) -> list[list[Record]]:
-        numbers = range(self._target.partitions(topic))
-        return [[record for _, record in read(self._target.bootstrap, topic, number)] for number in numbers]
+        return self._bench.copied_to.logs(topic)
 
 
 def reported(bench: Bench, replication: str) -> defaultdict[int, Counter[str]]:

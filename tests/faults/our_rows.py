@@ -12,7 +12,6 @@ import psutil
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.host.local import DAEMON
-from stack.kafka_cluster import start_all
 from tests.faults import profiles
 from tests.faults.attempt import Attempt
 from tests.faults.load import PARTITIONS
@@ -49,9 +48,10 @@ def everything_killed(trial: Trial) -> None:
     trial.note("killing everything")
     run.kill()
     for side in trial.bench.sides:
-        for broker in side.brokers:
-            broker.kill()
-    start_all([side.cluster for side in trial.bench.sides])
+        for node in side.nodes:
+            node.kill()
+    for side in trial.bench.sides:
+        side.start()
     trial.note("everything but the run is back")
 
 

@@ -6,6 +6,7 @@ from tests.faults import (
     certificate_rows,
     data_rows,
     line_rows,
+    opensearch_rows,
     our_rows,
     partial_rows,
     profiles,
@@ -27,5 +28,6 @@ ROWS = {
         *our_rows.ROWS,
         *store_rows.ROWS,
         *data_rows.ROWS,
+        *(opensearch_rows.ROWS if profiles.name() in opensearch_rows.PROFILES else ()),
     )
 }

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from confluent_kafka import KafkaException
 
 from stack.folders import state_folder
 from stack.ports import take_share
@@ -77,20 +76,17 @@ class Session:
 
 def _keep_logs(bench: Bench, folder: Path) -> None:
     for side in bench.sides:
-        for broker in side.brokers:
-            with broker.log.open("rb") as log:
-                log.seek(max(0, broker.log.stat().st_size - (1 << 20)))
-                (folder / f"{side.cluster.name}-{broker.log.name}").write_bytes(log.read())
+        for node in side.nodes:
+            with node.log.open("rb") as log:
+                log.seek(max(0, node.log.stat().st_size - (1 << 20)))
+                (folder / f"{side.name}-{node.log.name}").write_bytes(log.read())
 
 
 def _forget(trial: Trial, row: Row) -> None:
-    for side, topic in (
-        (trial.bench.target, trial.target_topic),
-        (trial.bench.target, trial.quarantine_topic),
-        *([(trial.bench.source, trial.load.topic)] if row.own_load or row.load else []),
-    ):
-        with suppress(KafkaException):
-            side.admin.delete_topics([topic])[topic].result(30)
+    for topic in (trial.target_topic, trial.quarantine_topic):
+        trial.bench.copied_to.delete(topic)
+    if row.own_load or row.load:
+        trial.bench.source.delete(trial.load.topic)
 
 
 @contextmanager

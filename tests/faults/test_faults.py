@@ -20,6 +20,7 @@ LONGER = (
     "failpoint-p2",
     "failpoint-p3",
     "source-retention-before",
+    "opensearch-commit-answer-lost",
 )
 SELECTION = [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)]
 
@@ -29,4 +30,4 @@ def test_fault(session: Session, name: str) -> None:
     verdict = session.run(ROWS[name], SEED)
     assert not verdict.problems, f"FAULT_ONLY={name} FAULT_SEED={SEED} FAULT_RUNS=1 make faults: {verdict.problems}"
     assert verdict.outcome == ("refused" if ROWS[name].expected else "healed")
-    assert verdict.samples > 0
+    assert verdict.samples > 0 or not ROWS[name].sampled

@@ -18,7 +18,6 @@ from typing import Any
 
 import psutil
 
-from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
@@ -28,7 +27,8 @@ from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench, Side
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import high_watermark, read
+from tests.faults.search_side import SearchSide
+from tests.support.checker import high_watermark
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ class Trial:
         return {
             "name": self.name,
             "source": {"connection": "source"},
-            "target": {"connection": "target"},
+            "target": {"connection": "target", **(self.bench.search.target if self.bench.search else {})},
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
             "lease": {"duration": 3, "wait": 30},
             "copy": self.copy,
@@ -100,14 +100,10 @@ class Trial:
     def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
         """Start a run; ``more`` goes into its replication file."""
         number = len(self.attempts) + 1
-        clients = {
-            name: {"bootstrap.servers": side.bootstrap, **side.clients, **self.clients}
-            for name, side in self._sides().items()
-        }
         settings = {
             "config": self.document(**more),
             "store_url": f"sqlite:///{store or self.store}",
-            "clients": clients,
+            "clients": {name: side.connection(self.clients) for name, side in self._sides().items()},
             **self.job,
         }
         file = self.folder / f"job{number}.json"
@@ -132,8 +128,8 @@ class Trial:
         self.note(f"run {number} started{' with failpoint ' + failpoint if failpoint else ''}")
         return self.attempts[-1]
 
-    def _sides(self) -> dict[str, Any]:
-        return {"source": self.bench.source, "target": self.bench.target}
+    def _sides(self) -> dict[str, Side | SearchSide]:
+        return {"source": self.bench.source, "target": self.bench.copied_to}
 
     def middle(self, attempt: Attempt, most: int = 30) -> None:
         """Wait for a random moment in the middle of the copy: some chunks, and a part of one more."""
@@ -148,7 +144,7 @@ class Trial:
     def middle_by_target(self, attempt: Attempt) -> None:
         """The same where the chunks are logged elsewhere: wait until so many records lie on the target."""
         wanted, deadline = self.dice.randrange(1, self.load.count // 2), time.monotonic() + ATTEMPT_SECONDS
-        while self.bench.target.direct.size(self.target_topic) < wanted:
+        while self.bench.copied_to.size(self.target_topic) < wanted:
             if attempt.ended or time.monotonic() > deadline:
                 raise TrialFailed(
                     f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}"
@@ -256,15 +252,6 @@ class Trial:
         if self.finish(run) != "audited" or run.result is None:
             raise TrialFailed(f"the audit ended with {run.errors}")
         return defaultdict(Counter, {int(key): Counter(counts) for key, counts in run.result["counted"].items()})
-
-    def engines(self) -> Counter[str]:
-        """How many chunks each engine has copied, as the receipts say."""
-        target, found = self.bench.target.direct, Counter[str]()
-        for number in range(target.partitions(RECEIPTS)):
-            for _, record in read(target.bootstrap, RECEIPTS, number):
-                if record.value and json.loads(record.key or b"[0, 0]")[1] == self.name:
-                    found[json.loads(record.value)["engine"]] += 1
-        return found
 
     @contextlib.contextmanager
     def sampled(self) -> Iterator[Sampler]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.http_proxy import Answer, Pass, Proxy, refused, running
 from tests.support.jobs import InProcess, after_copy
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import Rec, Scenario, only
+from tests.support.waiting import SAFETY
 
 COUNT = 300
 
@@ -284,3 +286,81 @@ def test_an_index_of_somebody_else_without_our_fields_is_refused_with_the_comman
     shop.ground.ask("PUT", f"{shop.scene.topic}/_mapping", mapping)
     assert shop.scene.run().outcome == "done"
     shop.assert_copied()
+
+
+@pytest.mark.parametrize("kind", ["alias", "data stream"])
+def test_a_name_of_several_indexes_is_refused(shop: Shop, kind: str) -> None:
+    """Whoever rolls it over decides where a record goes that is written again."""
+    shop.ready(10)
+    name, ask = shop.scene.topic, shop.ground.ask
+    if kind == "data stream" and "distribution" not in ask("GET", "")["version"]:
+        pytest.skip("Elasticsearch has them in a module that does not run here")
+    if kind == "alias":
+        ask("PUT", f"{name}-000001", {"aliases": {name: {"is_write_index": True}}})
+    else:
+        ask("PUT", f"_index_template/{name}", {"index_patterns": [name], "data_stream": {}, "priority": 900})
+        assert "creates data streams only" in shop.scene.run().table()
+        ask("PUT", f"_data_stream/{name}")
+    report = shop.scene.run()
+    line = only(report)
+    assert report.outcome == "failed" and f"is a{'n' if kind == 'alias' else ''} {kind}" in (line.error or "")
+    assert "write to an index itself" in line.remedy
+    if kind == "data stream":
+        ask("DELETE", f"_data_stream/{name}")
+        ask("DELETE", f"_index_template/{name}")
+
+
+def test_an_index_that_does_not_answer_holds_no_other_topic_back(shop: Shop) -> None:
+    shop.ready(50)
+    scene, other = shop.scene, f"{shop.scene.name}.other"
+    scene.settings["topics"] = {"include": [scene.topic, other]}
+    scene.source.create(other)
+    scene.source.produce(other, orders(50))
+    assert scene.run().outcome == "done"
+    shop.ground.ask("POST", f"{scene.topic}/_close")
+    for topic in (scene.topic, other):
+        scene.source.produce(topic, orders(10, 50))
+    report = scene.run()
+    lines = {line.key.source.topic: line for line in report.ranges}
+    assert report.outcome == "failed" and "closed" in (lines[scene.topic].error or ""), report.table()
+    assert (lines[other].error, lines[other].copied, lines[other].digest_ok) == (None, 10, True), report.table()
+    shop.ground.ask("POST", f"{scene.topic}/_open")
+    assert scene.run().outcome == "done"
+    shop.assert_copied(60)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_copier_that_stood_still_changes_nothing_or_an_audit_names_it(
+    shop: Shop, tmp_path_factory: pytest.TempPathFactory, filtered: bool
+) -> None:
+    """Its request arrives when another copier has done all. It cannot replace a document; if its successor leaves one
+    out, because the filter was changed meanwhile, it adds that one.
+    """
+    shop.ready()
+    arrived, released = threading.Event(), threading.Event()
+
+    def held(path: str, body: bytes, passed: Pass) -> Answer:
+        if not arrived.is_set():
+            arrived.set()
+            assert released.wait(SAFETY)
+        return passed(body)
+
+    shop.proxy.fault = held
+    successor = Scenario(shop.scene.source, shop.scene.target, tmp_path_factory.mktemp("another"))  # without the lease
+    successor.name, successor.topic, successor.client = shop.scene.name, shop.scene.topic, shop.scene.client
+    successor.settings = {**shop.scene.settings, **({"filter": "value.n != `7`"} if filtered else {})}
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            late = pool.submit(shop.scene.run)
+            assert arrived.wait(SAFETY)
+            assert successor.run().outcome == "done"
+        finally:
+            released.set()
+        report = late.result()
+    assert only(report).copied == 0, report.table()
+    found = audit(successor.bare_run())
+    assert [partition.outcome for partition in found.partitions] == ["differs" if filtered else "clean"], found.text()
+    assert [document["n"] for document in shop.found()] == list(range(COUNT))
+    if filtered:
+        assert "extra" in found.text()
+    successor.store.close()

@@ -2,136 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from kafka_replication.runtime.events import Event
-from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.host.local import DAEMON
-from tests.spark.installation import build, files, install
+from tests.spark.installation import ROOT, build, files, install
 from tests.spark.pythons import python_without
-from tests.support.processes import command, is_alive
 from tests.support.scenario import Scenario, numbered
+from tests.support.spark_run import SparkRun, kill_driver, kill_jvm, kill_only_the_run, kill_run, kill_workers
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 PARTITIONS, RECORDS = 4, 1_000
 SMALL = {"chunk_records": 100}
-
-
-@dataclass
-class SparkRun:
-    """A run in its own process group, and the processes below it, found by descent alone."""
-
-    scene: Scenario
-    halted: bool = False  # its workers stop inside their third chunk, until `go_on`
-    installed: Path | None = None  # the folder of an installation's programs; None: the working copy
-
-    def command(self) -> list[str]:
-        config = json.dumps(self.scene.document())
-        if self.installed is None:
-            arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
-            return [sys.executable, "-m", "tests.support.spark_run_process", *arguments]
-        file = self.scene.folder / f"{self.scene.name}.yaml"
-        file.write_text(config)
-        return [str(self.installed / "kafka-replication"), "run", str(file), "--json"]
-
-    def environment(self) -> dict[str, str]:
-        if self.installed is None:
-            return {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"}
-        sides = {"SOURCE": self.scene.source, "TARGET": self.scene.target}
-        connections = {
-            f"AIRFLOW_CONN_{name}": json.dumps(
-                {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap}}
-            )
-            for name, cluster in sides.items()
-        }
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return {**inherited, **connections, "KAFKA_REPLICATION_STORE_URL": self.scene.store_url}
-
-    def __post_init__(self) -> None:
-        self.gate = self.scene.folder / "gate"
-        self.gate.touch()
-        failpoint = {VARIABLE: f"P1:3={self.gate}"} if self.halted else {}
-        self.errors = (self.scene.folder / "stderr").open("a+")
-        self.process = subprocess.Popen(
-            self.command(),
-            cwd=self.scene.folder if self.installed else ROOT,
-            start_new_session=True,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**self.environment(), **failpoint},
-        )
-        self.root = psutil.Process(self.process.pid)
-        self.seen: dict[int, psutil.Process] = {}
-        self._stop = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._watcher.start()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.2):
-            self.descendants()
-
-    def descendants(self) -> list[psutil.Process]:
-        """The living ones; each that was ever seen is remembered, for those that outlive their parent."""
-        children: dict[int, list[psutil.Process]] = {}
-        for each in psutil.process_iter(["ppid"]):
-            children.setdefault(each.info["ppid"], []).append(each)
-        parents = [self.root.pid, *self.seen]
-        for parent in parents:  # it grows
-            found = {each.pid: each for each in children.get(parent, ()) if each.pid not in self.seen}
-            self.seen.update(found)
-            parents.extend(found)
-        return [each for each in list(self.seen.values()) if is_alive(each)]
-
-    def jvm(self) -> psutil.Process:
-        return next(each for each in self.descendants() if each.name() == "java")
-
-    def driver(self) -> psutil.Process:
-        """The Python program that the JVM of spark-submit started."""
-        return next(each for each in self.jvm().children() if "replicate_ranges.py" in command(each))
-
-    def workers(self) -> list[psutil.Process]:
-        """The Python daemon's children: they copy."""
-        return [each for daemon in self.jvm().children() if is_daemon(daemon) for each in daemon.children()]
-
-    def go_on(self) -> None:
-        """Workers that were halted, and those that will be started, copy to the end."""
-        self.gate.unlink()
-
-    def end(self) -> dict[str, Any]:
-        out, _ = self.process.communicate()
-        self.errors.close()
-        document = out if self.installed else out.strip().rpartition("\n")[2]
-        return json.loads(document) if document else {}
-
-    def assert_nothing_left(self) -> None:
-        with contextlib.suppress(AssertionError):  # what is left is named below
-            wait_until(lambda: not self.descendants())
-        self._stop.set()
-        self._watcher.join()
-        left = [f"{each.pid} of {each.ppid()}: {command(each)[:200]}" for each in self.descendants()]
-        for each in self.descendants():
-            each.kill()
-        assert not left
-
-
-def is_daemon(process: psutil.Process) -> bool:
-    return DAEMON in command(process)
 
 
 @pytest.fixture
@@ -144,16 +33,9 @@ def ready(scene: Scenario) -> Scenario:
 
 def await_middle(scene: Scenario, run: SparkRun) -> None:
     """Until a worker is halted inside its third chunk: two are committed, far from all."""
-
-    def is_reached() -> bool:
-        assert run.process.poll() is None, f"the run ended before it could be killed: {run.scene.folder / 'stderr'}"
-        return scene.target.partitions(scene.topic) > 0 and on_target(scene) > 2 * SMALL["chunk_records"]
-
-    wait_until(is_reached)
-
-
-def on_target(scene: Scenario) -> int:
-    return scene.target.size(scene.topic)
+    run.await_reached(
+        lambda: scene.target.partitions(scene.topic) > 0 and scene.target.size(scene.topic) > 2 * SMALL["chunk_records"]
+    )
 
 
 def assert_complete(scene: Scenario) -> None:
@@ -174,36 +56,6 @@ def test_an_installed_wheel_copies_and_verifies(ready: Scenario) -> None:
     assert_complete(ready)
     run.assert_nothing_left()
     ready.idle_run()
-
-
-def kill_workers(run: SparkRun) -> None:
-    """One, then every one, also the one that took its place."""
-    workers = run.workers()
-    workers[0].kill()
-    known = {each.pid for each in workers}
-    wait_until(lambda: any(each.pid not in known for each in run.workers()))
-    for each in run.workers():
-        each.kill()
-
-
-def kill_jvm(run: SparkRun) -> None:
-    run.jvm().kill()
-
-
-def kill_driver(run: SparkRun) -> None:
-    run.driver().kill()
-
-
-def kill_run(run: SparkRun) -> None:
-    """Everything at once, as a machine that loses power: the run and all below it."""
-    for each in [run.root, *run.descendants()]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
-
-
-def kill_only_the_run(run: SparkRun) -> None:
-    """The process that submitted; Spark has to notice by itself."""
-    run.process.send_signal(signal.SIGKILL)
 
 
 SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)]

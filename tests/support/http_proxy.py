@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,13 +23,25 @@ def refused(status: int, kind: str) -> Answer:
     return status, json.dumps({"error": {"type": kind, "reason": "said by the test"}, "status": status}).encode()
 
 
+def writes_documents(method: str, path: str) -> bool:
+    return "/_bulk" in path and not path.startswith("/kafka-replication.")
+
+
 @dataclass
 class Proxy:
-    """``fault`` is asked about each request that writes documents; without it all are passed on."""
+    """``fault`` is asked about each request that writes documents, or about each that is ``wanted`` by method and path;
+    without it all are passed on.
+    """
 
     url: str
     fault: Fault | None = None
+    wanted: Callable[[str, str], bool] | None = None
     bulks: list[int] = field(default_factory=list)  # documents in each request, in the order of their coming
+    logins: frozenset[str] | None = None  # values of the header ``authorization`` that are let in; None: any
+
+    def behave(self) -> None:
+        """Pass everything on."""
+        self.fault = self.wanted = None
 
     def answer(self, method: str, path: str, body: bytes) -> Answer | None:
         def passed(body: bytes) -> Answer:
@@ -36,14 +49,15 @@ class Proxy:
             found = httpx.request(method, f"{self.url}{path}", content=body, headers=headers, timeout=120)
             return found.status_code, found.content
 
-        if "/_bulk" not in path or path.startswith("/kafka-replication.") or self.fault is None:
+        fault, wanted = self.fault, self.wanted or writes_documents
+        if fault is None or not wanted(method, path):
             return passed(body)
         self.bulks.append(len(body.splitlines()) // 2)
-        return self.fault(path, body, passed)
+        return fault(path, body, passed)
 
 
 @contextmanager
-def running(proxy: Proxy) -> Iterator[str]:
+def running(proxy: Proxy, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address of the proxy while it runs."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -51,16 +65,21 @@ def running(proxy: Proxy) -> Iterator[str]:
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            answer = proxy.answer(self.command, self.path, body)
+            is_in = proxy.logins is None or self.headers.get("authorization") in proxy.logins
+            try:
+                answer = proxy.answer(self.command, self.path, body) if is_in else refused(401, "security_exception")
+            except httpx.TransportError:  # the server is away
+                answer = None
             if answer is None:
                 self.close_connection = True
                 return
             status, content = answer
-            self.send_response(status)
-            self.send_header("content-type", "application/json; charset=UTF-8")
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(OSError):  # the client did not wait for the answer
+                self.send_response(status)
+                self.send_header("content-type", "application/json; charset=UTF-8")
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 
@@ -68,10 +87,12 @@ def running(proxy: Proxy) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

@@ -1,4 +1,5 @@
-"""A whole run with real Spark, in a process of its own: ``python -m tests.support.spark_run_process SOURCE TARGET STORE_URL CONFIG_JSON``.
+"""A whole run with real Spark, in a process of its own: ``python -m tests.support.spark_run_process SOURCE TARGET STORE_URL CONFIG_JSON
+CLIENT_JSON``, whose last argument has further settings of the target's client.
 
 Prints one JSON document: the report, or the error that ended the run.
 """
@@ -21,8 +22,8 @@ from tests.support.scenario import Addresses
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     stopping.on_signals()
-    source, target, store_url, config = sys.argv[1:]
-    clusters = Addresses(source, target)
+    source, target, store_url, config, client = sys.argv[1:]
+    clusters = Addresses(source, target, of_target=json.loads(client))
     launcher = terminal_launcher(clusters.spark(""), {})
     try:
         report = runner.run(

@@ -116,6 +116,12 @@ def test_target_topic_follows_the_template() -> None:
     )
 
 
+@pytest.mark.parametrize("date", ["{yyyy.MM.dd}", "{date}", "%Y-%m", "{timestamp:yyyyMM}"])
+def test_a_target_by_date_is_refused_with_the_reason(date: str) -> None:
+    with pytest.raises(ValidationError, match=r"cannot have a date: .*docs/opensearch.md"):
+        replication(topics={"include": ["orders"], "rename": f"{{topic}}-{date}"})
+
+
 @given(TOPIC_NAMES)
 def test_target_topic_gives_a_name_kafka_takes_or_refuses(name: str) -> None:
     made = replication(topics={"include": ["^.*"], "rename": "dr.{topic}"})

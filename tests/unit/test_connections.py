@@ -75,6 +75,8 @@ def test_a_connection_of_a_wrong_type_or_without_a_host_is_named(
         ({"url": "http://search", "verify": False}, "'verify'"),
         ({"url": "http://search", "login": "me"}, "login without a password"),
         ({"url": "http://me:secret@search"}, "a login in its host"),
+        ({"url": "http://search", "login": "me", "password": "secret", "api_key": "x"}, "a login and an api_key"),
+        ({"url": "http://search", "verify_certs": "false"}, "verify_certs: 'false'"),
     ],
 )
 def test_settings_that_opensearch_does_not_have_are_refused(settings: dict[str, object], named: str) -> None:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka_replication.model.errors import Fenced, NotAuthorized, NotReady, Refused, Stalled, Unexpected
 from kafka_replication.model.failures import Failure, FailureKind
@@ -23,8 +23,7 @@ DONE: Final = frozenset({200, 201})
 CONFLICT: Final = 409
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):  # made for each record, at half the cost of a data class
     """One document: the offset of its record, and the two lines that write it."""
 
     offset: int
@@ -35,8 +34,10 @@ def item(offset: int, id_: str, version: int, document: bytes) -> Item:
     """Writes a document unless a newer session wrote it: ``version`` is the number of the session. The id has no
     character that JSON escapes, because topic names have none.
     """
-    action = f'{{"index":{{"_id":"{id_}","version":{version},"version_type":"external_gte"}}}}\n'
-    return Item(offset, action.encode() + document + b"\n")
+    return Item(offset, _WRITE % (id_.encode(), version, document))
+
+
+_WRITE: Final = b'{"index":{"_id":"%b","version":%d,"version_type":"external_gte"}}\n%b\n'
 
 
 def deletion(offset: int, id_: str, version: int) -> Item:

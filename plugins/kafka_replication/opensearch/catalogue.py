@@ -11,6 +11,7 @@ from kafka_replication.model.keys import LEDGER_PARTITIONS
 from kafka_replication.model.rights import DenyRule
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import mapping
+from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import LEDGER, Indexes, partitions_of, problem_of
 from kafka_replication.opensearch.journal import INDEX
 from kafka_replication.opensearch.ledger import BLOCKS, OpenSearchLedger
@@ -25,6 +26,7 @@ class OpenSearchCatalogue:
     def __init__(self, client: Client, ledger: OpenSearchLedger) -> None:
         self._client, self._ledger = client, ledger
         self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger)
+        self._foresight = Foresight(client)
 
     def cluster_id(self) -> str:
         return str(self._client.json("GET", "/")["cluster_uuid"])
@@ -82,8 +84,12 @@ class OpenSearchCatalogue:
             partitions={number: PartitionOffsets(0, end, end) for number, end in ends.items()},
             replication_factor=int(settings.get("index.number_of_replicas", 0)) + 1,
             config={"min.insync.replicas": "2", **settings},  # a write is acknowledged by all replicas in sync
-            problem=problem or _blocked(name, settings),
+            problem=problem or _blocked(name, settings) or self._denied(name),
         )
+
+    def _denied(self, name: str) -> Problem | None:
+        error = self._foresight.cannot_write(name)
+        return None if error is None else Problem.of(error)
 
     def partitions(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
         there = {name: self._indexes.partitions(name) for name in names}
@@ -112,18 +118,23 @@ class OpenSearchCatalogue:
         return frozenset()
 
     def check_writing(self) -> None:
-        """A document of no meaning, where sessions write."""
-        if not self._ledger.exists():
-            return
-        try:
-            self._client.json(
-                "PUT", path(INDEX, "_doc", f"check:{self._ledger.journal.replication}"), {"kind": "check"}
-            )
-        except Answer as answer:
-            raise self._client.refused(answer) from answer
+        if self._ledger.exists() and (error := self._ledger.obstacle() or self._foresight.cannot_write(INDEX)):
+            raise error
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
-        return {}
+        wanted = {INDEX if topic.name in LEDGER else topic.name: topic for topic in topics}
+        found = {topic.name: self._refusal(index, topic) for index, topic in wanted.items()}
+        return {name: error for name, error in found.items() if error is not None}
+
+    def _refusal(self, index: str, topic: ToCreate) -> ReplicationError | None:
+        if error := self._foresight.cannot_create(index):
+            return error
+        there = None if topic.name in LEDGER else self._foresight.as_created(index)
+        if there is None:
+            return None
+        fields = there["mappings"].get("properties", {}) | mapping(topic.partitions)["properties"]
+        problem = problem_of(index, {**there, "mappings": {**there["mappings"], "properties": fields}})
+        return Refused(f"by a template: {problem.what}", problem.remedy) if problem else None
 
 
 def _blocked(name: str, settings: Mapping[str, str]) -> Problem | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -48,6 +50,11 @@ def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"connection {name!r} has a login in its host", "put it into login and password")
     if bool(settings.get("login")) != bool(settings.get("password")):
         raise BadInput(f"connection {name!r} has a login without a password, or the other way round", SEE)
+    if settings.get("login") and settings.get("api_key"):
+        raise BadInput(f"connection {name!r} has a login and an api_key", f"keep one of them; {SEE}")
+    for flag in ("use_ssl", "verify_certs"):
+        if not isinstance(settings.get(flag, True), bool):
+            raise BadInput(f"connection {name!r} has {flag}: {settings[flag]!r} in its extra", "write true or false")
     return dict(settings)
 
 
@@ -77,13 +84,13 @@ class Client:
     def __init__(self, settings: Mapping[str, Any], request_seconds: float) -> None:
         self.settings, self._seconds = settings, request_seconds
         self.name = ClusterName(str(settings["url"]), "target")
-        auth = (settings["login"], settings["password"]) if settings.get("login") else None
-        key = settings.get("api_key")
-        given = {name: settings[name] for name in ("ca_certs", "client_cert", "client_key") if settings.get(name)}
+        files: dict[str, Any] = {
+            name: str(settings[name]) for name in ("ca_certs", "client_cert", "client_key") if settings.get(name)
+        }
+        self._check_files(files)
         self._client = opensearchpy.OpenSearch(
             [str(settings["url"])],
-            http_auth=auth,
-            headers={"authorization": f"ApiKey {key}"} if key else None,
+            headers=_authorization(settings),
             use_ssl=settings.get("use_ssl", str(settings["url"]).startswith("https")),
             verify_certs=settings.get("verify_certs", True),
             max_retries=0,  # who repeats a request has to know whether that is harmless
@@ -92,8 +99,18 @@ class Client:
             pool_maxsize=CONNECTIONS,
             serializer=_Text(),
             serializers={"application/json": _Text(), "text/plain": _Text()},
-            **given,
+            **files,
         )
+
+    def _check_files(self, files: Mapping[str, Any]) -> None:
+        """Raise BadInput for files of certificates that cannot be read: the client's own error names none."""
+        try:
+            context = ssl.create_default_context(cafile=files.get("ca_certs"))
+            if "client_cert" in files:
+                context.load_cert_chain(files["client_cert"], files.get("client_key"))
+        except OSError as error:  # also one of ssl, for a file without certificates
+            what = f"the certificates of {self.name} cannot be read ({', '.join(files.values())}): {error}"
+            raise BadInput(what, f"put readable PEM files there, also where Spark's workers run; {SEE}") from error
 
     def text(self, method: str, path: str, body: bytes | None = None, **params: Any) -> str:
         """The answer to a request. Raises Unreachable, NotAuthenticated, NotAuthorized, NotReady, TlsFailed, and Answer
@@ -154,6 +171,16 @@ class Client:
         if status >= 500:
             return NotReady(what, "check the cluster's health; run again")
         return Answer(what, status, kind, reason)
+
+
+def _authorization(settings: Mapping[str, Any]) -> dict[str, str] | None:
+    """Basic, of a login whose characters may be any, or an API key in the form that the cluster calls encoded."""
+    if settings.get("api_key"):
+        return {"authorization": f"ApiKey {settings['api_key']}"}
+    if settings.get("login"):
+        login = f"{settings['login']}:{settings['password']}".encode()
+        return {"authorization": f"Basic {b64encode(login).decode()}"}
+    return None
 
 
 @functools.lru_cache(maxsize=4)

@@ -171,9 +171,10 @@ def _bytes(members: dict[str, Any], name: str) -> bytes:
 
 
 def _dumped(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encode(value).encode()
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # made once: it is called for each record
 _decoder = json.JSONDecoder()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.opensearch.client import Client, path
+from kafka_replication.opensearch.client import SEE, Client, path
 from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS
 from kafka_replication.planning.snapshot import Problem
 
@@ -24,12 +24,14 @@ class Indexes:
         self._client = client
 
     def described(self, name: str) -> dict[str, Any] | None:
-        """``settings`` (flat) and ``mappings`` of the index; None if there is none. Raises Refused for an alias."""
+        """``settings`` (flat) and ``mappings`` of the index; None if there is none. Raises Refused for an alias and for
+        a data stream.
+        """
         found = self._client.found("GET", path(name), flat_settings=True)
         if found is None:
             return None
         if list(found) != [name]:
-            raise Refused(f"{name} on the target is an alias of {', '.join(sorted(found))}", "write to an index itself")
+            raise _family(name, sorted(found))
         return dict(found[name])
 
     def id(self, name: str) -> str | None:
@@ -54,6 +56,16 @@ class Indexes:
         """Raise Refused unless the topic has this partition."""
         if topic not in LEDGER and partition >= self.partitions(topic):
             raise Refused(f"there is no {topic}-{partition} on the target", "run again, which creates it")
+
+
+def _family(name: str, indexes: Sequence[str]) -> Refused:
+    """The reason why a record must not go to one of several indexes, of which others choose the one to write to."""
+    if all(index.startswith(".ds-") for index in indexes):
+        what = "is a data stream, in which no document can be replaced, such as one of a run that died"
+        return Refused(f"{name} on the target {what}", f"write to an index itself; {SEE}")
+    what = f"is an alias of {', '.join(indexes)}"
+    why = "after a rollover a record that is written again would be in two of its indexes"
+    return Refused(f"{name} on the target {what}: {why}", f"write to an index itself; {SEE}")
 
 
 def partitions_of(there: Mapping[str, Any]) -> int:

@@ -18,6 +18,7 @@ import xxhash
 
 from kafka_replication.model.errors import Fenced, LedgerUnreadable, NotReady, Refused
 from kafka_replication.opensearch.client import Answer, Client, path
+from kafka_replication.runtime import failpoints
 
 INDEX: Final = "kafka-replication.ledger"
 FORMAT: Final = 1
@@ -316,8 +317,13 @@ class EntryWriter:
 
     def commit(self) -> None:
         assert self.session is not None, "not fenced"
-        self._journal.change(lambda head: self._checked(head).with_(self._entries))
+        self._journal.change(self._with_entries)
         self.begin()
+
+    def _with_entries(self, head: Head) -> Head:
+        after = self._checked(head).with_(self._entries)
+        failpoints.reached("P2", self._what)
+        return after
 
     def _checked(self, head: Head) -> Head:
         if head.sessions.get(self._writer) != self.session:

@@ -8,17 +8,19 @@ next one writes it again, or deletes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kafka_replication.ledger.entries import FailedRecord, Position
 from kafka_replication.ledger.placement import Part
-from kafka_replication.model.errors import GapFound, NotReady, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import GapFound, NotReady, ReplicationError
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.opensearch.client import Answer, Client, path
-from kafka_replication.opensearch.documents import FIELD, Origin, decoded, sources
+from kafka_replication.opensearch.documents import FIELD, Origin, ValueForm, decoded, sources
+from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.ledger import OpenSearchLedger
@@ -61,6 +63,7 @@ def within(ranges: Iterable[OffsetRange]) -> Query:
 
 
 NOTHING: Query = {"match_none": {}}
+NO_INDEX = {"settings": dict[str, Any](), "mappings": dict[str, Any]()}
 
 
 def foreign(replication: str, generation: int | None) -> Query:
@@ -113,8 +116,8 @@ class OpenSearchStanding(UnhiddenStanding):
 
     commit_takes = 0
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger) -> None:
-        self._client, self._ledger = client, ledger
+    def __init__(self, client: Client, ledger: OpenSearchLedger, form: ValueForm = "json") -> None:
+        self._client, self._ledger, self._form = client, ledger, form
 
     def ends_of(self, index: str, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition of an existing index."""
@@ -136,7 +139,7 @@ class OpenSearchStanding(UnhiddenStanding):
         for index, numbers in by_index.items():
             try:
                 found = self.ends_of(index, sorted(numbers))
-            except (Refused, Unreachable) as error:
+            except ReplicationError as error:
                 failed |= dict.fromkeys((TopicPartition(index, number) for number in numbers), error)
                 continue
             ends |= {TopicPartition(index, number): end for number, end in found.items()}
@@ -149,6 +152,11 @@ class OpenSearchStanding(UnhiddenStanding):
     def reader(self, at: TopicPartition) -> AbstractContextManager[OpenSearchReader]:
         refresh(self._client, at.topic)
         return nullcontext(OpenSearchReader(self._client, self._ledger, at))
+
+    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
+        foresight = Foresight(self._client)
+        there = Indexes(self._client).described(topic) or foresight.as_created(topic)
+        return foresight.judge(there or NO_INDEX, self._form)
 
 
 class Place:

@@ -74,7 +74,7 @@ class OpenSearchTarget:
 
     @cached_property
     def standing(self) -> OpenSearchStanding:
-        return OpenSearchStanding(self._client, self.ledger)
+        return OpenSearchStanding(self._client, self.ledger, self._settings.documents.value)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
         return lambda: nullcontext(OpenSearchLedger(self._client, self._settings.replication))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import Entry, Receipt
 from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition
+from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import Failures
 
 
@@ -50,6 +52,9 @@ class UnhiddenStanding(Protocol):
 
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         return set()
+
+    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
+        return None
 
     def left_open(self, at: TopicPartition) -> Mapping[str, int]:
         return {}

@@ -33,6 +33,7 @@ KAFKA_INTERNAL = frozenset(
 
 _NAME = re.compile(r"[a-z0-9._-]+")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_DATE = re.compile(r"\{[^}]*(yy|%Y|date|time)[^}]*\}|%Y", re.IGNORECASE)
 _CONNECTION = re.compile(r"[\w#!()\-.:/\\]+", re.ASCII)
 
 
@@ -138,6 +139,11 @@ def check_rename(template: str) -> str:
     """A template such as ``dr.{topic}``. Kafka must accept every target name that it makes."""
     if TOPIC_PLACEHOLDER not in template:
         raise ValueError(f"must contain {TOPIC_PLACEHOLDER}, or every topic would land in one")
+    if _DATE.search(template):
+        raise ValueError(
+            "cannot have a date: one topic or index gets all records of its source topic; docs/opensearch.md says why,"
+            " under 'What is refused'"
+        )
     if problem := target_problem(template.replace(TOPIC_PLACEHOLDER, "t")):
         raise ValueError(
             f"would give target topics a name that {problem}; outside {TOPIC_PLACEHOLDER} only letters, digits, . _ -"

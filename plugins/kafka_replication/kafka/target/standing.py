@@ -10,10 +10,12 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.kafka.read.cursor import Cursor, first_record
 from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import Failures, TargetSettings
 
 
@@ -63,3 +65,6 @@ class KafkaStanding:
 
     def reader(self, at: TopicPartition) -> closing[Cursor]:
         return closing(Cursor(self._config, self._group, at, self._copying.stall_timeout))
+
+    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:  # noqa: ARG002
+        return None

@@ -1,0 +1,93 @@
+"""Real Spark copies to a real OpenSearch, is killed piece by piece, and the next run completes the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.audit.choosing import ALL
+from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.verification.auditing import Size
+from stack.opensearch_server import OpenSearchServer
+from tests.support.checker import read
+from tests.support.opensearch import OpenSearchGround
+from tests.support.scenario import Scenario, numbered
+from tests.support.spark_run import SparkRun, kill_driver, kill_jvm, kill_only_the_run, kill_run, kill_workers
+
+PARTITIONS, RECORDS, CHUNK = 3, 400, 100
+SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)]
+
+
+@pytest.fixture
+def ground(scene: Scenario, opensearch: OpenSearchServer) -> OpenSearchGround:
+    """The target of the scene, whose source has records."""
+    ground = OpenSearchGround.of(opensearch)
+    scene.client = dict(ground.connection)
+    scene.settings["target"] = {"connection": "target", "type": "opensearch", "documents": {"value": "base64"}}
+    scene.source.create(scene.topic, PARTITIONS)
+    for partition in range(PARTITIONS):
+        scene.source.produce(scene.topic, numbered(RECORDS), partition)
+    return ground
+
+
+def assert_complete(scene: Scenario, ground: OpenSearchGround) -> None:
+    for partition in range(PARTITIONS):
+        wanted = [
+            (offset, (record.timestamp, record.key, record.value, record.headers))
+            for offset, record in read(scene.source.bootstrap, scene.topic, partition)
+        ]
+        found = [
+            (offset, (timestamp, key, value, tuple(headers or ())))
+            for offset, (_, timestamp, key, value, headers) in ground.visible(scene.topic, partition)
+        ]
+        assert found == wanted
+    assert [scene.watermark(partition) for partition in range(PARTITIONS)] == [RECORDS] * PARTITIONS
+
+
+def documents(ground: OpenSearchGround, topic: str) -> int:
+    return sum(len(ground.visible(topic, partition)) for partition in range(PARTITIONS))
+
+
+def test_spark_copies_verifies_backfills_and_audits(scene: Scenario, ground: OpenSearchGround) -> None:
+    run = SparkRun(scene)
+    report = run.end()
+    run.assert_nothing_left()
+    assert report["outcome"] == "done", report
+    assert sorted((line["partition"], line["copied"], line["digest_ok"]) for line in report["ranges"]) == [
+        (partition, RECORDS, True) for partition in range(PARTITIONS)
+    ]
+    assert report["promise"] == "idempotent"
+    assert_complete(scene, ground)
+    scene.idle_run()
+
+    again = f"{scene.topic}-again"
+    request = parse(scene.replication(), topics=[scene.topic], from_=10, until=60, target_topic=again)
+    connections, store = scene.connections, scene.store
+    launcher = terminal_launcher(connections.spark(""), {})
+    backfilled = backfilling.run(scene.replication(), connections, store, lambda: launcher, request)
+    assert backfilled.outcome == "done", backfilled.table()
+    assert [offset for offset, _ in ground.visible(again, 1)] == list(range(10, 60))
+    audited = audit(scene.bare_run(), ALL, terminal_launcher(connections.spark(""), {}), least=Size())
+    assert all(partition.outcome == "clean" for partition in audited.partitions), audited.text()
+
+
+@pytest.mark.parametrize("kill", [kill_workers, kill_only_the_run, *SLOW_KILLS])
+def test_kill_while_copying(scene: Scenario, ground: OpenSearchGround, kill: Callable[[SparkRun], None]) -> None:
+    scene.settings["copy"] = {"chunk_records": CHUNK}
+    run = SparkRun(scene, halted=True)
+    run.await_reached(lambda: ground.exists(scene.topic) and documents(ground, scene.topic) > 2 * CHUNK)
+    kill(run)
+    run.go_on()
+    report = run.end()
+    run.assert_nothing_left()
+    if kill is kill_workers:
+        assert report["outcome"] == "done", report
+    scene.settings["copy"] = {}
+    healed = scene.run()
+    assert healed.outcome in ("done", "nothing_to_do"), healed.table()
+    assert_complete(scene, ground)
+    scene.idle_run()
