@@ -13,10 +13,11 @@ import httpx
 from kafka_replication.config.sections.topics import Documents
 from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.documents import mapping
-from kafka_replication.opensearch.journal import INDEX, Journal, key_text
+from kafka_replication.opensearch.journal import INDEX, IndexShelf
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets.journal import Journal, key_text
 from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.opensearch_server import OpenSearchServer
 
@@ -115,7 +116,7 @@ class OpenSearchGround:
         self.journal(_replication_of(key)).change(lambda head: head.with_([entry]))
 
     def journal(self, replication: str) -> Journal:
-        return Journal(Client(self.connection, 30), replication)
+        return Journal(IndexShelf(Client(self.connection, 30), replication))
 
 
 def _replication_of(key: bytes) -> str:

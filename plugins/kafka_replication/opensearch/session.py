@@ -20,10 +20,11 @@ from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.documents import FIELD, Documents, NoDocument, Origin, ValueForm, failure_of
 from kafka_replication.opensearch.indexes import Indexes
-from kafka_replication.opensearch.journal import EntryWriter, hits, refresh
+from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.standing import Query, count, foreign, ours, within
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
+from kafka_replication.targets.journal import EntryWriter
 from kafka_replication.verification.digest import Fingerprint
 
 AT_ONCE = 2  # requests of one session that are under way

@@ -21,9 +21,9 @@ from kafka_replication.opensearch.client import Answer, Client, path
 from kafka_replication.opensearch.documents import FIELD, Origin, decoded, sources
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
-from kafka_replication.opensearch.ledger import OpenSearchLedger
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
 from kafka_replication.sinks.port import Record, digest_of
+from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import Failures
 from kafka_replication.targets.unhidden import UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest, record_digest
@@ -113,7 +113,7 @@ class OpenSearchStanding(UnhiddenStanding):
 
     commit_takes = 0
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger) -> None:
         self._client, self._ledger = client, ledger
 
     def ends_of(self, index: str, partitions: Iterable[int]) -> dict[int, int]:
@@ -154,7 +154,7 @@ class OpenSearchStanding(UnhiddenStanding):
 class Place:
     """One partition of an index, as it was refreshed last."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger, at: TopicPartition) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
         self._client, self._at = client, at
         key, position = _position(ledger, at)
         self._replication = ledger.journal.replication
@@ -212,7 +212,7 @@ def _decoded(id_: str, document: bytes) -> Record:
         return 0, -1, id_.encode(), document, None
 
 
-def _position(ledger: OpenSearchLedger, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
+def _position(ledger: JournalLedger, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
     """The key that writes there, and its position."""
     for key, position in ledger.view({}).positions.items():
         if key.target == at:
@@ -223,7 +223,7 @@ def _position(ledger: OpenSearchLedger, at: TopicPartition) -> tuple[PartitionKe
 class OpenSearchReader:
     """A `RecordReader`."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger, at: TopicPartition) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
         self._place, self.records = Place(client, ledger, at), 0
 
     def content(self, wanted: OffsetRange) -> Iterator[Record]:
@@ -244,7 +244,7 @@ class OpenSearchReader:
 class OpenSearchVerifier:
     """A `TargetReader`: what a search finds at the offsets of a receipt, each at the id that it has to have."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger, key: PartitionKey) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, key: PartitionKey) -> None:
         self._client, self._ledger, self._key = client, ledger, key
         self._origin: Origin | None = None
 

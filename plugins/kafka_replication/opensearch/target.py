@@ -20,13 +20,13 @@ from kafka_replication.opensearch.bulk import Bulk
 from kafka_replication.opensearch.catalogue import OpenSearchCatalogue
 from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.indexes import Indexes
-from kafka_replication.opensearch.journal import EntryWriter, Journal
-from kafka_replication.opensearch.ledger import OpenSearchLedger
+from kafka_replication.opensearch.journal import IndexShelf
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
 from kafka_replication.opensearch.session import OpenSearchSession
 from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearchVerifier
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.verification.read_back import Sides
 
@@ -65,8 +65,8 @@ class OpenSearchTarget:
         self._client.json("GET", "/")
 
     @cached_property
-    def ledger(self) -> OpenSearchLedger:
-        return OpenSearchLedger(self._client, self._settings.replication)
+    def ledger(self) -> JournalLedger:
+        return JournalLedger(IndexShelf(self._client, self._settings.replication))
 
     @cached_property
     def catalogue(self) -> OpenSearchCatalogue:
@@ -77,7 +77,7 @@ class OpenSearchTarget:
         return OpenSearchStanding(self._client, self.ledger)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        return lambda: nullcontext(OpenSearchLedger(self._client, self._settings.replication))
+        return lambda: nullcontext(JournalLedger(IndexShelf(self._client, self._settings.replication)))
 
     @property
     def sink(self) -> OpenSearchSink:
@@ -108,11 +108,11 @@ class OpenSearchTarget:
 class OpenSearchSink:
     """A `Sink`."""
 
-    def __init__(self, client: Client, settings: TargetSettings, ledger: OpenSearchLedger, deadline: Deadline) -> None:
+    def __init__(self, client: Client, settings: TargetSettings, ledger: JournalLedger, deadline: Deadline) -> None:
         self._client, self._settings, self._ledger, self._deadline = client, settings, ledger, deadline
 
     def writer(self, writer_id: str, what: str) -> EntryWriter:
-        journal = Journal(self._client, self._settings.replication)
+        journal = Journal(IndexShelf(self._client, self._settings.replication))
         return EntryWriter(journal, writer_id, what, Indexes(self._client).check_place)
 
     def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> OpenSearchSession:
