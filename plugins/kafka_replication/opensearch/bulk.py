@@ -30,6 +30,10 @@ class Item:
     offset: int
     lines: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.lines)
+
 
 def item(offset: int, id_: str, version: int, document: bytes) -> Item:
     """Writes a document unless a newer session wrote it: ``version`` is the number of the session. The id has no

@@ -22,10 +22,11 @@ from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import IndexShelf
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
-from kafka_replication.opensearch.session import OpenSearchSession
+from kafka_replication.opensearch.session import IndexPlaces
 from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearchVerifier
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.verification.read_back import Sides
@@ -87,10 +88,10 @@ class OpenSearchTarget:
         side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
         return closing(side)
 
-    def session(self, key: PartitionKey) -> OpenSearchSession:
+    def session(self, key: PartitionKey) -> IdempotentSession:
         return self.sink.opened(key)
 
-    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[OpenSearchSession]:
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[IdempotentSession]:
         return self.sink.session(key, ids, SetAside(searching=True))
 
     def writer(self, writer_id: str, what: str) -> EntryWriter:
@@ -115,26 +116,25 @@ class OpenSearchSink:
         journal = Journal(IndexShelf(self._client, self._settings.replication))
         return EntryWriter(journal, writer_id, what, Indexes(self._client).check_place)
 
-    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> OpenSearchSession:
-        return OpenSearchSession(
-            key=key,
+    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
+        bulk = Bulk(
             client=self._client,
+            index=key.target_topic,
+            stall_seconds=self._settings.copying.stall_timeout,
+            deadline=self._deadline,
+        )
+        return IdempotentSession(
+            key=key,
+            places=IndexPlaces(key, self._client, bulk, self._settings.documents.value),
             ledger=self._ledger,
             writer=self.writer(key.transactional_id, str(key)),
-            bulk=Bulk(
-                client=self._client,
-                index=key.target_topic,
-                stall_seconds=self._settings.copying.stall_timeout,
-                deadline=self._deadline,
-            ),
-            form=self._settings.documents.value,
             ids=ids,
             aside=aside,
         )
 
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
-    ) -> AbstractContextManager[OpenSearchSession]:
+    ) -> AbstractContextManager[IdempotentSession]:
         return closing(self.opened(key, ids, aside))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
