@@ -36,7 +36,7 @@ class IndexPlaces:
 
     @property
     def waited(self) -> float:
-        return self._bulk.waited
+        return self._bulk.resend.waited
 
     def open(self, position: Position | None) -> None:
         origin = Origin.of(self._key, position.generation if position else 1)
@@ -88,7 +88,7 @@ class IndexPlaces:
         place: Place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)
         placed = replace(failed, place=place)
         document = quarantine.document(self._key, aside.generation, record, placed)
-        bulk = replace(self._bulk, index=aside.topic)
+        bulk = replace(self._bulk, index=aside.topic, resend=replace(self._bulk.resend, where=aside.topic))
         if failures := bulk.write([item(failed.offset, quarantine.id_of(place), number, document)]):
             raise refused(self._key, failures, self.remedy)
         return placed

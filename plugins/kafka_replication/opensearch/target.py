@@ -29,6 +29,7 @@ from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger
 from kafka_replication.targets.port import TargetSettings
+from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
 
 
@@ -117,12 +118,9 @@ class OpenSearchSink:
         return EntryWriter(journal, writer_id, what, Indexes(self._client).check_place)
 
     def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
-        bulk = Bulk(
-            client=self._client,
-            index=key.target_topic,
-            stall_seconds=self._settings.copying.stall_timeout,
-            deadline=self._deadline,
-        )
+        stall_seconds = self._settings.copying.stall_timeout
+        resend = Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self._deadline)
+        bulk = Bulk(client=self._client, index=key.target_topic, resend=resend)
         return IdempotentSession(
             key=key,
             places=IndexPlaces(key, self._client, bulk, self._settings.documents.value),

@@ -23,7 +23,7 @@ from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Fenced, LedgerUnreadable, NotReady, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.targets.unhidden import UnhiddenLedger
 
 FORMAT: Final = 1
@@ -294,6 +294,13 @@ class JournalLedger(UnhiddenLedger):
         for record in self.journal.since(head, since, [POSITIONS]):
             _add(self._positions, record)
         self._read[head.replication] = head.next_offset
+
+    def writer_to(self, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
+        """The key that writes to this partition of the target, and its position."""
+        for key, position in self.view({}).positions.items():
+            if key.target == at:
+                return key, position
+        return None, None
 
     def position(self, key: PartitionKey) -> Position | None:
         entry = self._newest(key, position_key(key))
