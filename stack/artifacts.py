@@ -1,5 +1,5 @@
-"""The jars of the servers that the stack starts, Apache Kafka and OpenSearch: fetched once for each version, checked
-against its lock file every time before anything of them runs.
+"""The jars of the servers that the stack starts, Apache Kafka, OpenSearch and HBase: fetched once for each version,
+checked against its lock file every time before anything of them runs.
 """
 
 from __future__ import annotations
@@ -69,6 +69,15 @@ OPENSEARCH = Release(
     45,
     server="opensearch",
     title="OpenSearch",
+)
+# The gateway brings the server, ZooKeeper and Hadoop along.
+HBASE = Release(
+    "2.6.1",
+    ("org.apache.hbase:hbase-thrift:2.6.1",),
+    HERE / "hbase-jars.lock",
+    108,
+    server="hbase",
+    title="Apache HBase",
 )
 RELEASES = {release.version: release for release in (CURRENT, OLDER)}
 
