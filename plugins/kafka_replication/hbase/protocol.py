@@ -1,7 +1,8 @@
 """The part of HBase's Thrift2 protocol that is used here: the numbers and types of fields, which are what travels.
 
-``tests/integration/test_hbase.py`` compares it with the definition in the gateway's own jar. Enumerations are i32. Of descriptions of tables only
-the attributes are used, which have every setting: what is sent back is then what was there.
+``tests/integration/test_stack_hbase.py`` compares it with the definition in the gateway's own jar. Enumerations are
+i32. Of the descriptions of tables only the attributes are used, which have every setting: what is sent back is then
+what was there.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Origin:
         return all(about.get(name) == value for name, value in self.about.items())
 
     def outside(self, partitions: int, ranges: Iterable[OffsetRange]) -> Iterator[Span]:
-        """What of this partition of the table lies outside of these ranges of ours. All partitions together are the
+        """The rest of this partition of the table, outside of these ranges of ours. All partitions together are the
         whole table, whatever row keys others have.
         """
         begin = partition_begins(self.partition) if self.partition else b""

@@ -32,7 +32,7 @@ REQUEST_RECORDS = 1_000
 
 
 class Placed(Protocol):
-    """What writes one record."""
+    """The request that writes one record, or its part of one."""
 
     @property
     def size(self) -> int:
