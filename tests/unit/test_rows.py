@@ -83,7 +83,7 @@ def test_what_is_outside_of_our_ranges_is_the_rest_of_the_table() -> None:
     """For every key there can be: ours, those of others, and those of no form of ours."""
     keys = [row_key(p, g, n) for p in range(4) for g in range(3) for n in range(8)]
     keys += [b"\0", b"\0\0\0\1", b"user", b"\xff" * 20]
-    ranges = [OffsetRange(1, 3), OffsetRange(5, 6)]
+    ranges = [OffsetRange(1, 3), OffsetRange(5, 6), OffsetRange(2, 3)]
     origins = [Origin("r", 1, TopicPartition("orders", p), p) for p in range(3)]
     inside = {row_key(p, 1, n) for p in range(3) for n in (1, 2, 5)}
     found = [
@@ -91,7 +91,7 @@ def test_what_is_outside_of_our_ranges_is_the_rest_of_the_table() -> None:
         for origin in origins
         for begin, end in origin.outside(3, ranges)
         for key in keys
-        if begin <= key and (key < end or not end) and (begin != end or not begin)
+        if begin <= key and (key < end or not end)
     ]
     assert sorted(found) == sorted(set(keys) - inside), "each once"
 
@@ -127,3 +127,11 @@ def test_a_table_that_would_not_do_is_named_with_the_command(there: Any, what: s
         assert problem is None
     else:
         assert problem is not None and what in problem.what and remedy in problem.remedy
+
+
+def test_a_row_belongs_to_its_origin_at_its_own_place_only() -> None:
+    row, cells = stored(ROWS.put((3, 1, b"k", b"v", None), 7))
+    assert ORIGIN.owns(row, cells)
+    for other in (row + b"\0", row_key(1, 2, 3), row_key(0, 1, 3), b"user"):
+        assert not ORIGIN.owns(other, cells)
+    assert not Origin("another", 1, ORIGIN.source, 1).owns(row, cells)

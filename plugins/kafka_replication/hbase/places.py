@@ -53,7 +53,7 @@ class TablePlaces:
             offset_of(row)
             for span in spans
             for row, cells in self._scans.origins(span)
-            if self._origin.is_of(cells) and not is_gone(cells)
+            if self._origin.owns(row, cells) and not is_gone(cells)
         }
 
     def placed(self, record: Record, number: int) -> Item:
@@ -76,7 +76,7 @@ class TablePlaces:
     def foreign(self, written: OffsetRange | None) -> int:
         ranges = [*self._covered, *([written] if written else ())]
         spans = outside(self._tables, self._key.target_topic, self._origin, ranges)
-        return sum(1 for _ in islice(self._scans.foreign(spans, self._origin.is_of), MOST_FOREIGN))
+        return sum(1 for _ in islice(self._scans.foreign(spans, self._origin.owns), MOST_FOREIGN))
 
     def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
         place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)

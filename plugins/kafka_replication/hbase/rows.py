@@ -76,6 +76,10 @@ class Origin:
         about = _about(cells)
         return all(about.get(name) == value for name, value in self.about.items())
 
+    def owns(self, row: bytes, cells: Cells) -> bool:
+        """The same, at the place where it belongs."""
+        return len(row) == _KEY.size and row == self.key(offset_of(row)) and self.is_of(cells)
+
     def outside(self, partitions: int, ranges: Iterable[OffsetRange]) -> Iterator[Span]:
         """The rest of this partition of the table, outside of these ranges of ours. All partitions together are the
         whole table, whatever row keys others have.
@@ -83,7 +87,8 @@ class Origin:
         begin = partition_begins(self.partition) if self.partition else b""
         end = partition_begins(self.partition + 1) if self.partition + 1 < partitions else b""
         for one in sorted(ranges, key=lambda one: one.from_):
-            yield begin, self.key(one.from_)
+            if begin < self.key(one.from_):
+                yield begin, self.key(one.from_)
             begin = max(begin, self.key(one.until))
         yield begin, end
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from kafka_replication.hbase.client import Answer, Client
@@ -33,7 +33,7 @@ class Scans:
         Raises GapFound if there is no table.
         """
         (begin, end), size = span, FIRST_PAGE
-        if begin == end and begin:
+        if end and begin >= end:
             return
         while True:
             page = self._page(begin, end, size, backwards=backwards, **settings)
@@ -56,10 +56,10 @@ class Scans:
     def keys(self, span: Span) -> Iterator[bytes]:
         return (row for row, _ in self.rows(span, filterString=KEYS_ALONE))
 
-    def foreign(self, spans: Iterable[Span], is_ours: Any) -> Iterator[bytes]:
+    def foreign(self, spans: Iterable[Span], is_ours: Callable[[bytes, Cells], bool]) -> Iterator[bytes]:
         """The keys of the rows in these spans that are not ours."""
         for span in spans:
-            ours = {row for row, cells in self.origins(span) if is_ours(cells)}
+            ours = {row for row, cells in self.origins(span) if is_ours(row, cells)}
             yield from (row for row in self.keys(span) if row not in ours)
 
     def _page(self, begin: bytes, end: bytes, size: int, *, backwards: bool, **settings: Any) -> list[Any]:

@@ -87,7 +87,7 @@ class Place:
         """One past our highest committed offset."""
         for covered in reversed(self._covered):
             for row, cells in self._scans.origins(self._origin.span(covered), backwards=True):
-                if not is_gone(cells):
+                if self._is_ours(row, cells) and not is_gone(cells):
                     return offset_of(row) + 1
         return 0
 
@@ -98,8 +98,8 @@ class Place:
         spans = outside(self._tables, self._at.topic, self._origin, self._covered)
         return list(islice(self._scans.foreign(spans, self._is_ours), MOST_FOREIGN))
 
-    def _is_ours(self, cells: Cells) -> bool:
-        return self._ours is not None and self._ours.is_of(cells)
+    def _is_ours(self, row: bytes, cells: Cells) -> bool:
+        return self._ours is not None and self._ours.owns(row, cells)
 
     @property
     def end(self) -> int:
@@ -122,10 +122,11 @@ class Place:
 def records(scans: Scans, origin: Origin, wanted: OffsetRange) -> Iterator[Record]:
     """The records of an origin in these offsets, in their order. What is none of its records any more has -1."""
     for row, cells in scans.rows(origin.span(wanted)):
-        if origin.is_of(cells) and is_gone(cells):
+        ours = origin.owns(row, cells)
+        if ours and is_gone(cells):
             continue
         try:
-            if not origin.is_of(cells):
+            if not ours:
                 raise ValueError("of another origin")
             yield decoded(row, cells)
         except ValueError:
