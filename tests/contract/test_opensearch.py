@@ -12,8 +12,8 @@ from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink import SinkCase
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.opensearch.journal import MOST_IN_TAIL, Head
 from kafka_replication.opensearch.target import OpenSearchTarget
+from kafka_replication.targets.journal import MOST_IN_TAIL, Head
 from stack.opensearch_server import OpenSearchServer
 from tests.support.opensearch import OpenSearchGround
 

@@ -22,10 +22,9 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.port import Failures, TargetSettings, ToCreate
-from kafka_replication.targets.unhidden import UnhiddenStanding
-from kafka_replication.verification.digest import BatchDigest, record_digest
+from kafka_replication.targets.unhidden import ContentReader, UnhiddenStanding
+from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.read_back import Sides
 from kafka_replication.verification.verify import PartDigest
 from tests.folder_target.journal import Journal, create
@@ -135,27 +134,6 @@ def content(journal: Journal, at: TopicPartition, wanted: OffsetRange) -> Iterat
     return (records[offset] for offset in sorted(records) if offset in wanted)
 
 
-class FolderReader:
-    """A `RecordReader`."""
-
-    def __init__(self, journal: Journal, at: TopicPartition) -> None:
-        self._journal, self._at, self.records = journal, at, 0
-
-    def content(self, wanted: OffsetRange) -> Iterator[Record]:
-        return content(self._journal, self._at, wanted)
-
-    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
-        for offset, *fields in self.content(wanted):
-            self.records += 1
-            if total is not None and not isinstance(total, BatchDigest):
-                total.add(*fields)
-            yield Seen(offset, record_digest(*fields))
-
-    def add_to(self, total: Digest, wanted: OffsetRange) -> None:
-        for _ in self.seen(wanted, total):
-            pass
-
-
 class FolderStanding(UnhiddenStanding):
     """A `Standing`."""
 
@@ -174,8 +152,8 @@ class FolderStanding(UnhiddenStanding):
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         return next((record[0] for record in content(self._journal, at, wanted)), None)
 
-    def reader(self, at: TopicPartition) -> AbstractContextManager[FolderReader]:
-        return nullcontext(FolderReader(self._journal, at))
+    def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
+        return nullcontext(ContentReader(lambda wanted: content(self._journal, at, wanted)))
 
 
 class FolderCatalogue:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafka_replication.model.errors import Fenced, NotAuthorized, NotReady, Refused, Stalled, Unexpected
+from kafka_replication.model.errors import Fenced, NotAuthorized, NotReady, Refused, Unexpected
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.opensearch.client import BLOCK, SEE, Answer, Client, path
-from kafka_replication.runtime.deadline import NEVER, Deadline, backoff
-from kafka_replication.runtime.stall_clock import StallClock
+from kafka_replication.targets.resend import Outcome, Resend
 
-log = logging.getLogger(__name__)
 GONE: Final = "index_not_found_exception"
 # What the cluster has no room or no leader for just now. It is sent again, however often.
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
@@ -28,6 +24,10 @@ class Item(NamedTuple):  # made for each record, at half the cost of a data clas
 
     offset: int
     lines: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.lines)
 
 
 def item(offset: int, id_: str, version: int, document: bytes) -> Item:
@@ -46,16 +46,7 @@ def deletion(offset: int, id_: str, version: int) -> Item:
     return Item(offset, action.encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The answers about the items of one request: what is sent again and why, and what is refused for ever."""
-
-    again: tuple[Item, ...] = ()
-    why: str = ""
-    refused: tuple[Failure, ...] = ()
-
-
-def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome:
+def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome[Item]:
     """Pure. Raises Fenced, NotAuthorized, Refused (the index is gone), and Unexpected for an answer that has not one
     entry for each item: then nothing is known of any of them.
     """
@@ -73,7 +64,7 @@ def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome
             why = f"{status} {kind}: {reason}"
         else:
             refused.append(_failure(sent, index, status, kind, reason))
-    return Outcome(tuple(again), why, tuple(refused))
+    return Outcome(tuple(again), why, tuple(refused), blocked=BLOCK in why)
 
 
 def _failure(sent: Item, index: str, status: int, kind: str, reason: str) -> Failure:
@@ -100,49 +91,31 @@ def _reason(error: dict[str, Any]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Bulk:
-    """Writes documents of one index. What is refused for now is sent again in smaller requests, after pauses that grow,
-    for as long as ``stall_seconds`` pass without an acknowledgement.
-    """
+    """Writes documents of one index."""
 
     client: Client
     index: str
-    stall_seconds: float
-    deadline: Deadline = NEVER
-    pause: Callable[[float], None] = time.sleep
-    waited: float = 0.0  # seconds in pauses
+    resend: Resend
 
     def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
         """Write them all. Returns the refused ones. Raises Stalled or NotReady, which name what was waited for, and the
         errors of `judged` and of the client.
         """
-        left, refused = [tuple(items)] if items else [], list[Failure]()
-        clock, failures = StallClock(self.stall_seconds), 0
-        while left:
-            batch = left.pop()
-            outcome = self._once(batch)
-            refused += outcome.refused
-            if len(outcome.again) < len(batch):
-                clock.moved()
-                failures = 0
-            if outcome.again:
-                failures += 1
-                self._wait(outcome, clock, failures)
-                left += _halves(outcome.again)
-        return tuple(refused)
+        return self.resend.write(items, self._once)
 
-    def _once(self, batch: Sequence[Item]) -> Outcome:
+    def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
         """One request. One that is refused as a whole is like one of whose items each is refused."""
         body = b"".join(one.lines for one in batch)
         try:
             # Only statuses and errors: the rest of an answer is as long as a small document.
             answer = self.client.text("POST", path(self.index, "_bulk"), body, filter_path=_FILTER)
         except NotReady as error:
-            return Outcome(tuple(batch), error.what)
+            return Outcome(tuple(batch), error.what, blocked=BLOCK in error.what)
         except Answer as answer_:
             return self._as_a_whole(batch, answer_)
         return judged(batch, json.loads(answer or "{}"), self.index)
 
-    def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome:
+    def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
         if answer.status == 413 and len(batch) == 1:
             what = f"{self.index} refuses it: the cluster takes no request of {len(batch[0].lines)} bytes"
             return Outcome(refused=(Failure(batch[0].offset, FailureKind.TOO_LARGE, what, "413"),))
@@ -152,23 +125,5 @@ class Bulk:
             raise Refused(f"{self.index} on the target was deleted: {answer.reason}", "plan again") from answer
         raise self.client.refused(answer) from answer
 
-    def _wait(self, outcome: Outcome, clock: StallClock, failures: int) -> None:
-        self.deadline.check(f"writing to {self.index}: {outcome.why}")
-        if clock.is_over():
-            what = f"{self.index} takes no document for {self.stall_seconds:g} s (copy.stall_timeout): {outcome.why}"
-            remedy = "find out what the cluster lacks (disk, memory, a writable index); then it goes on"
-            raise (NotReady if BLOCK in outcome.why else Stalled)(what, remedy)
-        seconds = min(backoff(failures), max(0.1, self.stall_seconds / 4))
-        log.warning(
-            "%s: %d documents are sent again in %.1f s: %s", self.index, len(outcome.again), seconds, outcome.why
-        )
-        self.pause(seconds)
-        self.waited += seconds
-
 
 _FILTER: Final = "errors,items.*.status,items.*.error"
-
-
-def _halves(items: tuple[Item, ...]) -> list[tuple[Item, ...]]:
-    middle = (len(items) + 1) // 2
-    return [half for half in (items[middle:], items[:middle]) if half]

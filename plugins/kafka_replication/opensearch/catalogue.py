@@ -13,17 +13,17 @@ from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import mapping
 from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import LEDGER, Indexes, partitions_of, problem_of
-from kafka_replication.opensearch.journal import INDEX
-from kafka_replication.opensearch.ledger import BLOCKS, OpenSearchLedger
+from kafka_replication.opensearch.journal import BLOCKS, INDEX
 from kafka_replication.opensearch.standing import OpenSearchStanding
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic, without_description
+from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import ToCreate
 
 
 class OpenSearchCatalogue:
     """A `Catalogue`."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger) -> None:
         self._client, self._ledger = client, ledger
         self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger)
         self._foresight = Foresight(client)

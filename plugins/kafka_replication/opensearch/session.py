@@ -1,357 +1,94 @@
-"""The session that copies into an index: documents first, each acknowledged, then position and receipt in one write."""
+"""The places of records in an index: each is a document, whose version is the number of the session that wrote it."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Place, Position, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ForeignWriter
-from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.targets import IDEMPOTENT
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch import quarantine
 from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.documents import FIELD, Documents, NoDocument, Origin, ValueForm, failure_of
 from kafka_replication.opensearch.indexes import Indexes
-from kafka_replication.opensearch.journal import EntryWriter, hits, refresh
+from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.standing import Query, count, foreign, ours, within
-from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
-from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.sinks.port import Record
+from kafka_replication.targets.idempotent import refused
 
-AT_ONCE = 2  # requests of one session that are under way
-REQUEST_BYTES = 4 << 20
-REQUEST_RECORDS = 1_000
 PAGE = 10_000
-SEVERAL = "the transform makes several records of it, and a document's id has only the offset"
 
 
-class Parts:
-    """The places of a chunk's records: at the offsets from its first to its last record, without those of records that
-    were set aside, which may be written there later.
-    """
+class IndexPlaces:
+    """A `Places`. A later session's documents stay because an earlier one's version is lower (``external_gte``)."""
 
-    def __init__(self, partition: int, *, digests: bool) -> None:
-        """Without ``digests`` nothing is left out."""
-        self._partition, self._digests = partition, digests
-        self._parts: list[tuple[int, int, int, Fingerprint | None]] = []  # first, last, count, digest
-        self._left_out: list[int] = []
+    several = "the transform makes several records of it, and a document's id has only the offset"
+    remedy = "correct the mapping of the index or the record (a transform can), or let failures.refused set it aside"
 
-    def add(self, records: Sequence[Record]) -> None:
-        if self._digests:
-            for record in records:
-                self._add_one(record)
-        elif records:
-            first, _, number, _ = self._parts.pop() if self._parts else (records[0][0], 0, 0, None)
-            self._parts.append((first, records[-1][0], number + len(records), None))
-
-    def _add_one(self, record: Record) -> None:
-        offset = record[0]
-        if not self._parts or self._is_apart(self._parts[-1][1], offset):
-            self._parts.append((offset, offset, 0, Fingerprint()))
-        first, _, number, digest = self._parts[-1]
-        assert digest is not None
-        digest.add(*record[1:])
-        self._parts[-1] = (first, offset, number + 1, digest)
-
-    def _is_apart(self, last: int, offset: int) -> bool:
-        return offset != last + 1 and any(last < left < offset for left in self._left_out)
-
-    def leave_out(self, offset: int) -> None:
-        """The record at this offset is not written."""
-        self._left_out.append(offset)
-
-    def placement(self, digest: str) -> KafkaSegments:
-        """``digest`` covers all records."""
-        return KafkaSegments(
-            tuple(
-                Segment(
-                    partition=self._partition,
-                    first=first,
-                    last=last,
-                    count=number,
-                    digest=own.hexdigest() if own else digest,
-                )
-                for first, last, number, own in self._parts
-            )
-        )
-
-
-class ChunkWriter:
-    """A `RecordWriter` of one chunk."""
-
-    def __init__(self, session: OpenSearchSession, aside: SetAside | None, before: int) -> None:
-        self._session, self._aside, self._before = session, aside, before
-        self._set_aside: list[FailedRecord] = []
-        self._ready: list[Item] = []
-        self._bytes = 0
-        self._under_way: deque[Future[tuple[Failure, ...]]] = deque()
-        self._parts = Parts(session.key.source.partition, digests=self.screen is not None)
-        self._last = -1
-        self.sent = 0
-        self.first: Record | None = None
-
-    @property
-    def screen(self) -> Screen | None:
-        return self._screened if self._aside is not None and self._aside.anything else None
-
-    def _screened(self, record: Record) -> Failure | None:
-        assert self._aside is not None
-        return self._aside.known.get(record[0]) or self._session.refusal(record)
-
-    @property
-    def failures(self) -> tuple[FailedRecord, ...]:
-        return tuple(self._set_aside)
-
-    @property
-    def full(self) -> bool:
-        return len(self._set_aside) >= MOST_IN_CHUNK
-
-    def set_aside(self, record: Record, failure: Failure) -> None:
-        assert self._aside is not None
-        what = self._session.named(failure)
-        action = self._aside.action(failure)
-        if action == "fail":
-            raise self._session.refused([failure])
-        self._aside.check(self._before + len(self._set_aside), failure.offset, what)
-        failed = failed_record(record, failure)
-        if action == "quarantine":
-            failed = self._session.quarantine(self._aside, record, failed)
-        self._set_aside.append(failed)
-        self._parts.leave_out(failure.offset)
-
-    def write(self, records: Sequence[Record]) -> None:
-        encoded, leftovers = self._session.documents.encoded, self._session.leftovers
-        version, origin = self._session.version, self._session.origin
-        for record in records:
-            offset = record[0]
-            if offset == self._last:
-                raise self._session.refused([Failure(offset, FailureKind.TRANSFORM, SEVERAL, "several_records")])
-            try:
-                document = encoded(record)
-            except NoDocument as error:
-                raise self._session.refused([failure_of(record, error)]) from error
-            one = item(offset, origin.id(offset), version, document)
-            self._ready.append(one)
-            self._bytes += len(one.lines)
-            self._last = offset
-            self.sent += 1
-            self.first = self.first or record
-            if leftovers:
-                leftovers.discard(offset)
-            if self._bytes >= REQUEST_BYTES or len(self._ready) >= REQUEST_RECORDS:
-                self._send()
-        self._parts.add(records)
-        self._raise_refused(wait=False)
-
-    def _send(self) -> None:
-        """Begin a request; first wait until fewer than `AT_ONCE` are under way."""
-        while len(self._under_way) >= AT_ONCE:
-            self._end_oldest()
-        if self._ready:
-            self._under_way.append(self._session.submit(self._ready))
-            self._ready, self._bytes = [], 0
-
-    def _end_oldest(self) -> None:
-        if refused := self._under_way.popleft().result():
-            self._raise_all(refused)
-
-    def _raise_refused(self, *, wait: bool) -> None:
-        while self._under_way and (wait or self._under_way[0].done()):
-            self._end_oldest()
-
-    def _raise_all(self, refused: Sequence[Failure]) -> None:
-        """With what the other requests have taught: a new session then sets all of it aside at once."""
-        known = list(refused)
-        for request in self._under_way:
-            known += request.result()
-        self._under_way.clear()
-        raise self._session.refused(sorted(known, key=lambda failure: failure.offset))
-
-    def finish(self, digest: str) -> Placement:
-        self._send()
-        self._raise_refused(wait=True)
-        self._session.refuse_foreign()
-        return self._parts.placement(digest)
-
-
-class OpenSearchSession:
-    """A `DecidingSession` and an `EntrySession` of one key."""
-
-    batches: Batches | None = None
-
-    def __init__(
-        self,
-        *,
-        key: PartitionKey,
-        client: Client,
-        ledger: Ledger,
-        writer: EntryWriter,
-        bulk: Bulk,
-        form: ValueForm,
-        ids: Ids | None = None,
-        aside: SetAside | None = None,
-    ) -> None:
-        self.key, self.ledger, self.transaction = key, ledger, writer
-        self._client, self._ids, self._aside, self._form = client, ids, aside, form
+    def __init__(self, key: PartitionKey, client: Client, bulk: Bulk, form: ValueForm) -> None:
+        self._key, self._client, self._bulk, self._form = key, client, bulk, form
         self._indexes = Indexes(client)
-        self._bulk = bulk
-        self._pool: ThreadPoolExecutor | None = None
-        self._position: Position | None = None
-        self._chunk: ChunkWriter | None = None
-        self.documents = Documents(self.origin, form)
-        self.leftovers: set[int] = set()  # offsets of documents that an earlier session wrote and did not commit
+        self.open(None)
 
-    def fence(self) -> None:
-        if self._ids is not None:
-            self.check_ids(self._ids)
-        self.transaction.fence()
+    @property
+    def waited(self) -> float:
+        return self._bulk.resend.waited
 
-    def position(self) -> Position | None:
-        self._position = self.ledger.position(self.key)
-        self.documents = Documents(self.origin, self._form)
-        self.leftovers = set()
-        if self._position is not None and self._ids is not None:
-            refresh(self._client, self.key.target_topic)
-            self.leftovers = self._not_committed(self._position)
-        return self._position
+    def open(self, position: Position | None) -> None:
+        origin = Origin.of(self._key, position.generation if position else 1)
+        self._origin, self._documents = origin, Documents(origin, self._form)
 
-    def _not_committed(self, position: Position) -> set[int]:
-        query: Query = {"bool": {"filter": ours(self.origin), "must_not": [within(position.coverage)]}}
+    def check_ids(self, ids: Ids) -> None:
+        self._indexes.check_ids(self._key, ids)
+
+    def not_committed(self, position: Position) -> set[int]:
+        refresh(self._client, self._key.target_topic)
+        query: Query = {"bool": {"filter": ours(self._origin), "must_not": [within(position.coverage)]}}
         found, after = set[int](), -1
         while True:
             past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
             body = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": PAGE, "_source": False}
-            page = [int(hit["sort"][0]) for hit in hits(self._client, body, self.key.target_topic)]
+            page = [int(hit["sort"][0]) for hit in hits(self._client, body, self._key.target_topic)]
             found.update(page)
             if len(page) < PAGE:
                 return found
             after = page[-1]
 
-    @property
-    def origin(self) -> Origin:
-        return Origin.of(self.key, self._position.generation if self._position else 1)
-
-    @property
-    def version(self) -> int:
-        """Of the documents that this session writes: an earlier session cannot replace them any more."""
-        assert self.transaction.session is not None, "not fenced"
-        return self.transaction.session
-
-    def check_ids(self, ids: Ids) -> None:
-        self._indexes.check_ids(self.key, ids)
-
-    def check_target(self, position: Position) -> None:
-        self._position = position
-        if position.target_end and not self._is_there(position.target_end - 1):
-            raise ForeignWriter(
-                f"{self.key.target} lacks the document of our last record, at offset {position.target_end - 1}",
-                "restore the index; or reset the topic, which copies it anew",
-            )
-        self.refuse_foreign()
-
-    def _is_there(self, offset: int) -> bool:
-        found = self._client.found("GET", path(self.key.target_topic, "_doc", self.origin.id(offset)), _source=False)
-        return bool(found and found.get("found"))
-
-    def refuse_foreign(self) -> None:
-        """Raise ForeignWriter if the index has a document that is not of this replication and generation. Raise Refused
-        if it is another index: one that a write has made again has other fields.
-        """
-        if self._ids is not None:
-            self.check_ids(self._ids)
-        refresh(self._client, self.key.target_topic)
-        found = count(self._client, self.key.target_topic, foreign(self.key.replication, self.origin.generation))
-        if found:
-            raise ForeignWriter(
-                f"{self.key.target_topic} has {found} documents that are not of {self.key.replication}",
-                "find their writer, and remove them; an index belongs to one replication",
-            )
-
-    def begin(self) -> ChunkWriter:
-        self.transaction.begin()
-        self._chunk = ChunkWriter(self, self._aside, self._position.set_aside if self._position else 0)
-        return self._chunk
-
-    @property
-    def written(self) -> int:
-        return self._chunk.sent if self._chunk else 0
-
-    @property
-    def first(self) -> Record | None:
-        return self._chunk.first if self._chunk else None
-
-    @property
-    def throttled(self) -> float:
-        return self._bulk.waited
-
-    def submit(self, items: Sequence[Item]) -> Future[tuple[Failure, ...]]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bulk")
-        return self._pool.submit(self._bulk.write, items)
-
-    def named(self, failure: Failure) -> str:
-        return f"{self.key.source}: the record at offset {failure.offset} cannot be copied: {failure.reason}"
-
-    def refused(self, failures: Sequence[Failure]) -> RefusedAt:
-        first, *more = failures
-        return RefusedAt(
-            self.named(first),
-            "correct the mapping of the index or the record (a transform can), or let failures.refused set it aside",
-            first.offset,
-            kind=first.kind,
-            error=first.error,
-            more=more,
-        )
-
-    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord) -> FailedRecord:
-        """Write the record to the quarantine, and wait until it is there."""
-        place: Place = quarantine.place_of(aside.topic, self.key, aside.generation, failed.offset)
-        placed = replace(failed, place=place)
-        document = quarantine.document(self.key, aside.generation, record, placed)
-        bulk = replace(self._bulk, index=aside.topic)
-        if refused := bulk.write([item(failed.offset, quarantine.id_of(place), self.version, document)]):
-            raise self.refused(refused)
-        return placed
+    def placed(self, record: Record, number: int) -> Item | Failure:
+        try:
+            document = self._documents.encoded(record)
+        except NoDocument as error:
+            return failure_of(record, error)
+        return item(record[0], self._origin.id(record[0]), number, document)
 
     def refusal(self, record: Record) -> Failure | None:
-        return self.documents.refusal(record)
+        return self._documents.refusal(record)
 
-    def commit(self, position: Position, receipt: Receipt) -> None:
-        self._delete_leftovers(receipt)
-        self.ledger.write(self.transaction, self.key, replace(receipt, promise=IDEMPOTENT))
-        self.move(position, begun=True)
+    def write(self, records: Sequence[Item]) -> tuple[Failure, ...]:
+        return self._bulk.write(records)
 
-    def _delete_leftovers(self, receipt: Receipt) -> None:
-        """Delete what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
-        left = [offset for offset in sorted(self.leftovers) if offset in receipt.range]
-        self._bulk.write([deletion(offset, self.origin.id(offset), self.version) for offset in left])
-        self.leftovers.difference_update(left)
+    def remove(self, offsets: Collection[int], number: int) -> None:
+        self._bulk.write([deletion(offset, self._origin.id(offset), number) for offset in offsets])
 
-    def decide(self, position: Position, decided: Handled) -> None:
-        self.ledger.write(self.transaction, self.key, decided)
-        self.move(position, begun=True)
+    def has(self, offset: int) -> bool:
+        id_ = self._origin.id(offset)
+        found = self._client.found("GET", path(self._key.target_topic, "_doc", id_), _source=False)
+        return bool(found and found.get("found"))
 
-    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
-        if not begun:
-            self.transaction.begin()
-        if gap is not None:
-            self.ledger.write(self.transaction, self.key, gap)
-        self.ledger.write(self.transaction, self.key, position)
-        self.transaction.commit()
-        self._position, self._chunk = position, None
+    def foreign(self, written: OffsetRange | None) -> int:
+        index = self._key.target_topic
+        refresh(self._client, index)
+        return count(self._client, index, foreign(self._key.replication, self._origin.generation))
 
-    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
-        """An index hides nothing."""
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        self.transaction.close()
+    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
+        place: Place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)
+        placed = replace(failed, place=place)
+        document = quarantine.document(self._key, aside.generation, record, placed)
+        bulk = replace(self._bulk, index=aside.topic, resend=replace(self._bulk.resend, where=aside.topic))
+        if failures := bulk.write([item(failed.offset, quarantine.id_of(place), number, document)]):
+            raise refused(self._key, failures, self.remedy)
+        return placed

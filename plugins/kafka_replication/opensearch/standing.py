@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from kafka_replication.ledger.entries import FailedRecord, Position
+from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, NotReady, ReplicationError
 from kafka_replication.model.failures import Failure
@@ -23,14 +23,13 @@ from kafka_replication.opensearch.documents import FIELD, Origin, ValueForm, dec
 from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
-from kafka_replication.opensearch.ledger import OpenSearchLedger
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
 from kafka_replication.sinks.port import Record, digest_of
+from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import Failures
-from kafka_replication.targets.unhidden import UnhiddenStanding
-from kafka_replication.verification.digest import BatchDigest, record_digest
+from kafka_replication.targets.unhidden import ContentReader, UnhiddenStanding
+from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.verify import PartDigest
 
 FIRST_PAGE, LONGEST_PAGE = 100, 5_000  # documents that one search returns
@@ -116,7 +115,7 @@ class OpenSearchStanding(UnhiddenStanding):
 
     commit_takes = 0
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger, form: ValueForm = "json") -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json") -> None:
         self._client, self._ledger, self._form = client, ledger, form
 
     def ends_of(self, index: str, partitions: Iterable[int]) -> dict[int, int]:
@@ -149,9 +148,9 @@ class OpenSearchStanding(UnhiddenStanding):
         refresh(self._client, at.topic)
         return self._place(at).first(wanted)
 
-    def reader(self, at: TopicPartition) -> AbstractContextManager[OpenSearchReader]:
+    def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
         refresh(self._client, at.topic)
-        return nullcontext(OpenSearchReader(self._client, self._ledger, at))
+        return nullcontext(ContentReader(self._place(at).content))
 
     def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
         foresight = Foresight(self._client)
@@ -162,9 +161,9 @@ class OpenSearchStanding(UnhiddenStanding):
 class Place:
     """One partition of an index, as it was refreshed last."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger, at: TopicPartition) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
         self._client, self._at = client, at
-        key, position = _position(ledger, at)
+        key, position = ledger.writer_to(at)
         self._replication = ledger.journal.replication
         self._generation = position.generation if position else None
         self._committed = NOTHING
@@ -220,39 +219,10 @@ def _decoded(id_: str, document: bytes) -> Record:
         return 0, -1, id_.encode(), document, None
 
 
-def _position(ledger: OpenSearchLedger, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
-    """The key that writes there, and its position."""
-    for key, position in ledger.view({}).positions.items():
-        if key.target == at:
-            return key, position
-    return None, None
-
-
-class OpenSearchReader:
-    """A `RecordReader`."""
-
-    def __init__(self, client: Client, ledger: OpenSearchLedger, at: TopicPartition) -> None:
-        self._place, self.records = Place(client, ledger, at), 0
-
-    def content(self, wanted: OffsetRange) -> Iterator[Record]:
-        return self._place.content(wanted)
-
-    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
-        for offset, *fields in self.content(wanted):
-            self.records += 1
-            if total is not None and not isinstance(total, BatchDigest):
-                total.add(*fields)
-            yield Seen(offset, record_digest(*fields))
-
-    def add_to(self, total: Digest, wanted: OffsetRange) -> None:
-        for _ in self.seen(wanted, total):
-            pass
-
-
 class OpenSearchVerifier:
     """A `TargetReader`: what a search finds at the offsets of a receipt, each at the id that it has to have."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger, key: PartitionKey) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, key: PartitionKey) -> None:
         self._client, self._ledger, self._key = client, ledger, key
         self._origin: Origin | None = None
 

@@ -20,14 +20,16 @@ from kafka_replication.opensearch.bulk import Bulk
 from kafka_replication.opensearch.catalogue import OpenSearchCatalogue
 from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.indexes import Indexes
-from kafka_replication.opensearch.journal import EntryWriter, Journal
-from kafka_replication.opensearch.ledger import OpenSearchLedger
+from kafka_replication.opensearch.journal import IndexShelf
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
-from kafka_replication.opensearch.session import OpenSearchSession
+from kafka_replication.opensearch.session import IndexPlaces
 from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearchVerifier
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.idempotent import IdempotentSession
+from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger
 from kafka_replication.targets.port import TargetSettings
+from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
 
 
@@ -65,8 +67,8 @@ class OpenSearchTarget:
         self._client.json("GET", "/")
 
     @cached_property
-    def ledger(self) -> OpenSearchLedger:
-        return OpenSearchLedger(self._client, self._settings.replication)
+    def ledger(self) -> JournalLedger:
+        return JournalLedger(IndexShelf(self._client, self._settings.replication))
 
     @cached_property
     def catalogue(self) -> OpenSearchCatalogue:
@@ -77,7 +79,7 @@ class OpenSearchTarget:
         return OpenSearchStanding(self._client, self.ledger, self._settings.documents.value)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        return lambda: nullcontext(OpenSearchLedger(self._client, self._settings.replication))
+        return lambda: nullcontext(JournalLedger(IndexShelf(self._client, self._settings.replication)))
 
     @property
     def sink(self) -> OpenSearchSink:
@@ -87,10 +89,10 @@ class OpenSearchTarget:
         side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
         return closing(side)
 
-    def session(self, key: PartitionKey) -> OpenSearchSession:
+    def session(self, key: PartitionKey) -> IdempotentSession:
         return self.sink.opened(key)
 
-    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[OpenSearchSession]:
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[IdempotentSession]:
         return self.sink.session(key, ids, SetAside(searching=True))
 
     def writer(self, writer_id: str, what: str) -> EntryWriter:
@@ -108,33 +110,29 @@ class OpenSearchTarget:
 class OpenSearchSink:
     """A `Sink`."""
 
-    def __init__(self, client: Client, settings: TargetSettings, ledger: OpenSearchLedger, deadline: Deadline) -> None:
+    def __init__(self, client: Client, settings: TargetSettings, ledger: JournalLedger, deadline: Deadline) -> None:
         self._client, self._settings, self._ledger, self._deadline = client, settings, ledger, deadline
 
     def writer(self, writer_id: str, what: str) -> EntryWriter:
-        journal = Journal(self._client, self._settings.replication)
+        journal = Journal(IndexShelf(self._client, self._settings.replication))
         return EntryWriter(journal, writer_id, what, Indexes(self._client).check_place)
 
-    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> OpenSearchSession:
-        return OpenSearchSession(
+    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
+        stall_seconds = self._settings.copying.stall_timeout
+        resend = Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self._deadline)
+        bulk = Bulk(client=self._client, index=key.target_topic, resend=resend)
+        return IdempotentSession(
             key=key,
-            client=self._client,
+            places=IndexPlaces(key, self._client, bulk, self._settings.documents.value),
             ledger=self._ledger,
             writer=self.writer(key.transactional_id, str(key)),
-            bulk=Bulk(
-                client=self._client,
-                index=key.target_topic,
-                stall_seconds=self._settings.copying.stall_timeout,
-                deadline=self._deadline,
-            ),
-            form=self._settings.documents.value,
             ids=ids,
             aside=aside,
         )
 
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
-    ) -> AbstractContextManager[OpenSearchSession]:
+    ) -> AbstractContextManager[IdempotentSession]:
         return closing(self.opened(key, ids, aside))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:

@@ -1,8 +1,10 @@
-"""The answers of a target without transactions, which hides nothing from readers, for its `Ledger` and `Standing`."""
+"""The answers of a target without transactions, which hides nothing from readers, for its `Ledger` and `Standing`; and
+a reader of what stands there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from kafka_replication.ledger import writing
@@ -10,9 +12,12 @@ from kafka_replication.ledger.entries import Entry, Receipt
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import Failures
+from kafka_replication.verification.digest import BatchDigest, record_digest
+from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.matching import Seen
 
 
 class UnhiddenLedger:
@@ -64,3 +69,21 @@ class UnhiddenStanding(Protocol):
 
     def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {}
+
+
+class ContentReader:
+    """A `RecordReader` of one partition, whose records ``content`` returns."""
+
+    def __init__(self, content: Callable[[OffsetRange], Iterator[Record]]) -> None:
+        self.content, self.records = content, 0
+
+    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
+        for offset, *fields in self.content(wanted):
+            self.records += 1
+            if total is not None and not isinstance(total, BatchDigest):
+                total.add(*fields)
+            yield Seen(offset, record_digest(*fields))
+
+    def add_to(self, total: Digest, wanted: OffsetRange) -> None:
+        for _ in self.seen(wanted, total):
+            pass

@@ -1,0 +1,380 @@
+"""The session of a target without transactions: records first, each acknowledged at a place of its own, then position
+and receipt in one write of the ledger.
+
+Writing a record again writes the same place again. A session has a number, higher than that of every earlier one, and
+what a later session wrote stays as it is. The kind of target says what a place is: `Places`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Protocol
+
+from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.errors import ForeignWriter
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.targets import IDEMPOTENT
+from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
+from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
+from kafka_replication.targets.journal import EntryWriter
+from kafka_replication.verification.digest import Fingerprint
+
+AT_ONCE = 2  # requests of one session that are under way
+REQUEST_BYTES = 4 << 20
+REQUEST_RECORDS = 1_000
+
+
+class Placed(Protocol):
+    """The request that writes one record, or its part of one."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+
+class Places(Protocol):
+    """The places of one key's records in an index or a table. Its errors are those of a session."""
+
+    several: str  # the reason why one offset has not two records
+    remedy: str  # for a refused record
+
+    @property
+    def waited(self) -> float:
+        """The seconds for which the target made it wait."""
+
+    def check_ids(self, ids: Ids) -> None:
+        """Raise Refused unless the topic is still the one of the plan."""
+
+    def open(self, position: Position | None) -> None:
+        """Records are written behind this position from now on."""
+
+    def not_committed(self, position: Position) -> set[int]:
+        """The offsets of records that an earlier session wrote and did not commit."""
+
+    def placed(self, record: Record, number: int) -> Any:
+        """The request by which the session of this number writes the record, as `Placed`; or its failure."""
+
+    def refusal(self, record: Record) -> Failure | None:
+        """The failure of a record that is certain to be refused."""
+
+    def write(self, records: Sequence[Any]) -> tuple[Failure, ...]:
+        """Write what `placed` made, and wait until it is there. Threads may call it. Returns the refused ones."""
+
+    def remove(self, offsets: Collection[int], number: int) -> None:
+        """Take what earlier sessions wrote at these offsets from the target's readers."""
+
+    def has(self, offset: int) -> bool:
+        """True if the record of this offset is there."""
+
+    def foreign(self, written: OffsetRange | None) -> int:
+        """The number of records that are not of this key, or not of its generation. ``written`` are the offsets from
+        the first to the last record of the open chunk; what lies among them is read back later.
+        """
+
+    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
+        """Write a record to the quarantine, and wait until it is there. Raises RefusedAt."""
+
+
+class Parts:
+    """The places of a chunk's records: at the offsets from its first to its last record, without those of records that
+    were set aside, which may be written there later.
+    """
+
+    def __init__(self, partition: int, *, digests: bool) -> None:
+        """Without ``digests`` nothing is left out."""
+        self._partition, self._digests = partition, digests
+        self._parts: list[tuple[int, int, int, Fingerprint | None]] = []  # first, last, count, digest
+        self._left_out: list[int] = []
+
+    def add(self, records: Sequence[Record]) -> None:
+        if self._digests:
+            for record in records:
+                self._add_one(record)
+        elif records:
+            first, _, number, _ = self._parts.pop() if self._parts else (records[0][0], 0, 0, None)
+            self._parts.append((first, records[-1][0], number + len(records), None))
+
+    def _add_one(self, record: Record) -> None:
+        offset = record[0]
+        if not self._parts or self._is_apart(self._parts[-1][1], offset):
+            self._parts.append((offset, offset, 0, Fingerprint()))
+        first, _, number, digest = self._parts[-1]
+        assert digest is not None
+        digest.add(*record[1:])
+        self._parts[-1] = (first, offset, number + 1, digest)
+
+    def _is_apart(self, last: int, offset: int) -> bool:
+        return offset != last + 1 and any(last < left < offset for left in self._left_out)
+
+    def leave_out(self, offset: int) -> None:
+        """The record at this offset is not written."""
+        self._left_out.append(offset)
+
+    def placement(self, digest: str) -> KafkaSegments:
+        """``digest`` covers all records."""
+        return KafkaSegments(
+            tuple(
+                Segment(
+                    partition=self._partition,
+                    first=first,
+                    last=last,
+                    count=number,
+                    digest=own.hexdigest() if own else digest,
+                )
+                for first, last, number, own in self._parts
+            )
+        )
+
+
+class ChunkWriter:
+    """A `RecordWriter` of one chunk."""
+
+    def __init__(self, session: IdempotentSession, aside: SetAside | None, before: int) -> None:
+        self._session, self._aside, self._before = session, aside, before
+        self._set_aside: list[FailedRecord] = []
+        self._ready: list[Placed] = []
+        self._bytes = 0
+        self._under_way: deque[Future[tuple[Failure, ...]]] = deque()
+        self._parts = Parts(session.key.source.partition, digests=self.screen is not None)
+        self._first, self._last = -1, -1
+        self.sent = 0
+        self.first: Record | None = None
+
+    @property
+    def screen(self) -> Screen | None:
+        return self._screened if self._aside is not None and self._aside.anything else None
+
+    def _screened(self, record: Record) -> Failure | None:
+        assert self._aside is not None
+        return self._aside.known.get(record[0]) or self._session.refusal(record)
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        return tuple(self._set_aside)
+
+    @property
+    def full(self) -> bool:
+        return len(self._set_aside) >= MOST_IN_CHUNK
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        assert self._aside is not None
+        what = self._session.named(failure)
+        action = self._aside.action(failure)
+        if action == "fail":
+            raise self._session.refused([failure])
+        self._aside.check(self._before + len(self._set_aside), failure.offset, what)
+        failed = failed_record(record, failure)
+        if action == "quarantine":
+            failed = self._session.quarantine(self._aside, record, failed)
+        self._set_aside.append(failed)
+        self._parts.leave_out(failure.offset)
+
+    def write(self, records: Sequence[Record]) -> None:
+        placed, leftovers = self._session.places.placed, self._session.leftovers
+        number = self._session.number
+        for record in records:
+            offset = record[0]
+            if offset == self._last:
+                several = self._session.places.several
+                raise self._session.refused([Failure(offset, FailureKind.TRANSFORM, several, "several_records")])
+            one = placed(record, number)
+            if isinstance(one, Failure):
+                raise self._session.refused([one])
+            self._ready.append(one)
+            self._bytes += one.size
+            self._first, self._last = offset if self._first < 0 else self._first, offset
+            self.sent += 1
+            self.first = self.first or record
+            if leftovers:
+                leftovers.discard(offset)
+            if self._bytes >= REQUEST_BYTES or len(self._ready) >= REQUEST_RECORDS:
+                self._send()
+        self._parts.add(records)
+        self._raise_refused(wait=False)
+
+    @property
+    def _written(self) -> OffsetRange | None:
+        """The offsets from the first to the last written record."""
+        return OffsetRange(self._first, self._last + 1) if self.sent else None
+
+    def _send(self) -> None:
+        """Begin a request; first wait until fewer than `AT_ONCE` are under way."""
+        while len(self._under_way) >= AT_ONCE:
+            self._end_oldest()
+        if self._ready:
+            self._under_way.append(self._session.submit(self._ready))
+            self._ready, self._bytes = [], 0
+
+    def _end_oldest(self) -> None:
+        if refused := self._under_way.popleft().result():
+            self._raise_all(refused)
+
+    def _raise_refused(self, *, wait: bool) -> None:
+        while self._under_way and (wait or self._under_way[0].done()):
+            self._end_oldest()
+
+    def _raise_all(self, refused: Sequence[Failure]) -> None:
+        """With what the other requests have taught: a new session then sets all of it aside at once."""
+        known = list(refused)
+        for request in self._under_way:
+            known += request.result()
+        self._under_way.clear()
+        raise self._session.refused(sorted(known, key=lambda failure: failure.offset))
+
+    def finish(self, digest: str) -> Placement:
+        self._send()
+        self._raise_refused(wait=True)
+        self._session.refuse_foreign(self._written)
+        return self._parts.placement(digest)
+
+
+class IdempotentSession:
+    """A `DecidingSession` and an `EntrySession` of one key."""
+
+    batches: Batches | None = None
+
+    def __init__(
+        self,
+        *,
+        key: PartitionKey,
+        places: Places,
+        ledger: Ledger,
+        writer: EntryWriter,
+        ids: Ids | None = None,
+        aside: SetAside | None = None,
+    ) -> None:
+        self.key, self.places, self.ledger, self.transaction = key, places, ledger, writer
+        self._ids, self._aside = ids, aside
+        self._pool: ThreadPoolExecutor | None = None
+        self._position: Position | None = None
+        self._chunk: ChunkWriter | None = None
+        self.leftovers: set[int] = set()  # offsets of records that an earlier session wrote and did not commit
+
+    def fence(self) -> None:
+        if self._ids is not None:
+            self.check_ids(self._ids)
+        self.transaction.fence()
+
+    def position(self) -> Position | None:
+        self._position = self.ledger.position(self.key)
+        self.places.open(self._position)
+        self.leftovers = set()
+        if self._position is not None and self._ids is not None:
+            self.leftovers = self.places.not_committed(self._position)
+        return self._position
+
+    @property
+    def number(self) -> int:
+        """That of this session: what an earlier one still writes does not replace what this one has written."""
+        assert self.transaction.session is not None, "not fenced"
+        return self.transaction.session
+
+    def check_ids(self, ids: Ids) -> None:
+        self.places.check_ids(ids)
+
+    def check_target(self, position: Position) -> None:
+        self._position = position
+        self.places.open(position)
+        if position.target_end and not self.places.has(position.target_end - 1):
+            raise ForeignWriter(
+                f"{self.key.target} lacks our last record, of offset {position.target_end - 1}",
+                "restore it; or reset the topic, which copies it anew",
+            )
+        self.refuse_foreign()
+
+    def refuse_foreign(self, written: OffsetRange | None = None) -> None:
+        """Raise ForeignWriter if the target has records that are not of this key and generation. Raise Refused if it
+        is another one than that of the plan.
+        """
+        if self._ids is not None:
+            self.check_ids(self._ids)
+        if found := self.places.foreign(written):
+            raise ForeignWriter(
+                f"{self.key.target_topic} has {found} records that are not of {self.key.replication}",
+                "find their writer, and remove them; it belongs to one replication",
+            )
+
+    def begin(self) -> ChunkWriter:
+        self.transaction.begin()
+        self._chunk = ChunkWriter(self, self._aside, self._position.set_aside if self._position else 0)
+        return self._chunk
+
+    @property
+    def written(self) -> int:
+        return self._chunk.sent if self._chunk else 0
+
+    @property
+    def first(self) -> Record | None:
+        return self._chunk.first if self._chunk else None
+
+    @property
+    def throttled(self) -> float:
+        return self.places.waited
+
+    def submit(self, records: Sequence[Placed]) -> Future[tuple[Failure, ...]]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="writes")
+        return self._pool.submit(self.places.write, records)
+
+    def named(self, failure: Failure) -> str:
+        return named(self.key, failure)
+
+    def refused(self, failures: Sequence[Failure]) -> RefusedAt:
+        return refused(self.key, failures, self.places.remedy)
+
+    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord) -> FailedRecord:
+        return self.places.quarantine(aside, record, failed, self.number)
+
+    def refusal(self, record: Record) -> Failure | None:
+        return self.places.refusal(record)
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        self._remove_leftovers(receipt)
+        self.ledger.write(self.transaction, self.key, replace(receipt, promise=IDEMPOTENT))
+        self.move(position, begun=True)
+
+    def _remove_leftovers(self, receipt: Receipt) -> None:
+        """Remove what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
+        left = [offset for offset in sorted(self.leftovers) if offset in receipt.range]
+        if left:
+            self.places.remove(left, self.number)
+            self.leftovers.difference_update(left)
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        self.ledger.write(self.transaction, self.key, decided)
+        self.move(position, begun=True)
+
+    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
+        if not begun:
+            self.transaction.begin()
+        if gap is not None:
+            self.ledger.write(self.transaction, self.key, gap)
+        self.ledger.write(self.transaction, self.key, position)
+        self.transaction.commit()
+        self._position, self._chunk = position, None
+        self.places.open(position)
+
+    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """Nothing is ever hidden."""
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self.transaction.close()
+
+
+def named(key: PartitionKey, failure: Failure) -> str:
+    return f"{key.source}: the record at offset {failure.offset} cannot be copied: {failure.reason}"
+
+
+def refused(key: PartitionKey, failures: Sequence[Failure], remedy: str) -> RefusedAt:
+    """The error about these failures."""
+    first, *more = failures
+    return RefusedAt(named(key, first), remedy, first.offset, kind=first.kind, error=first.error, more=more)

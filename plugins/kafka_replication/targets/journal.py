@@ -1,0 +1,355 @@
+"""The ledger of a target without transactions that can replace a value only if nobody else has replaced it.
+
+For each replication there is one such value, the head. It has what has to change together: the newest session of each
+writer, and the last transactions as a whole. So a commit is one conditional write, and reading the head shows what was
+acknowledged. Before the tail grows long its entries are stored one by one, each with its number: storing one again, or
+late, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import xxhash
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Verified
+from kafka_replication.ledger.newest import NewestEntries
+from kafka_replication.ledger.port import Damaged
+from kafka_replication.ledger.receipts import Receipts, offsets_to_read
+from kafka_replication.ledger.record_keys import position_key, verified_key
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Fenced, LedgerUnreadable, NotReady, ReplicationError
+from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime import failpoints
+from kafka_replication.targets.unhidden import UnhiddenLedger
+
+FORMAT: Final = 1
+MOST_IN_TAIL = 100  # entries
+MOST_BYTES_IN_TAIL = 500_000
+MOST_SESSIONS = 4096  # writers whose newest session the head remembers; one that it forgot counts as fenced
+CONFLICTS = 100  # commits of others that one commit may meet in a row
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """One entry as it is stored. ``value`` None deletes what the key has. Its offset is its number in the ledger of one
+    replication, in the order of commits.
+    """
+
+    offset: int
+    topic: str
+    partition: int
+    key: str
+    _: KW_ONLY
+    value: str | None
+
+    @classmethod
+    def of_json(cls, stored: Sequence[Any]) -> LedgerRecord:
+        offset, topic, partition, key, value = stored
+        return cls(offset, topic, partition, key, value=value)
+
+    def as_json(self) -> list[Any]:
+        return [self.offset, self.topic, self.partition, self.key, self.value]
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        return self.topic, self.partition, self.key
+
+    @property
+    def size(self) -> int:
+        return len(self.key) + len(self.value or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """``sessions`` has the newest session of each writer, ``session`` the number that was given last."""
+
+    replication: str
+    next_offset: int = 0
+    session: int = 0
+    sessions: dict[str, int] = field(default_factory=dict)
+    tail: tuple[LedgerRecord, ...] = ()
+    at: Any = None  # tells the target which head is to be replaced; None: there is none yet
+
+    @property
+    def applied(self) -> int:
+        """All entries below this offset are documents of their own."""
+        return self.tail[0].offset if self.tail else self.next_offset
+
+    def fenced_by(self, writer: str) -> Head:
+        """After ``writer`` began a new session, which ends all earlier ones of the same id."""
+        number = self.session + 1
+        sessions = {**self.sessions, writer: number}
+        if len(sessions) > MOST_SESSIONS:
+            del sessions[min(sessions, key=lambda name: sessions[name])]
+        return replace(self, session=number, sessions=sessions)
+
+    def with_(self, entries: Iterable[tuple[str, int, str, str | None]]) -> Head:
+        """After these entries were committed together."""
+        new = tuple(LedgerRecord.of_json((self.next_offset + number, *entry)) for number, entry in enumerate(entries))
+        return replace(self, next_offset=self.next_offset + len(new), tail=(*self.tail, *new))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.tail) > MOST_IN_TAIL or sum(record.size for record in self.tail) > MOST_BYTES_IN_TAIL
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": "head",
+            "format": FORMAT,
+            "replication": self.replication,
+            "next": self.next_offset,
+            "session": self.session,
+            "sessions": self.sessions,
+            "tail": [record.as_json() for record in self.tail],
+        }
+
+    @classmethod
+    def of(cls, source: dict[str, Any], at: Any = None) -> Head:
+        """Raises LedgerUnreadable."""
+        try:
+            if source["format"] != FORMAT:
+                raise ValueError(f"its format is {source['format']!r}")
+            return cls(
+                replication=str(source["replication"]),
+                next_offset=int(source["next"]),
+                session=int(source["session"]),
+                sessions=dict(source["sessions"]),
+                tail=tuple(map(LedgerRecord.of_json, source["tail"])),
+                at=at,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerUnreadable(
+                f"the head of a ledger on the target cannot be read: {error!r}", "upgrade, or find who changed it"
+            ) from error
+
+
+def writer_name(writer_id: str) -> str:
+    """The short name of a writer in the head."""
+    return str(xxhash.xxh3_64_hexdigest(writer_id.encode()))
+
+
+def key_text(key: bytes) -> str:
+    """A key as text, whatever its bytes."""
+    return key.decode("utf-8", "backslashreplace")
+
+
+class Shelf(Protocol):
+    """The place of the ledger of one replication on a target: its head, and the entries that the head has no more."""
+
+    @property
+    def replication(self) -> str: ...
+
+    def exists(self) -> bool:
+        """True if there is a place for ledgers. Raises Refused if it is of another version."""
+
+    def create(self) -> None:
+        """Make the place for ledgers, unless it exists."""
+
+    def obstacle(self) -> ReplicationError | None:
+        """As that of `Ledger`."""
+
+    def head(self) -> Head:
+        """As of now, whatever was acknowledged. An empty one if there is none."""
+
+    def heads(self) -> list[Head]:
+        """The heads of all replications."""
+
+    def replace(self, before: Head, after: Head) -> bool:
+        """Replace ``before`` unless it was replaced; False if so. Raises Refused if there is no ledger. After
+        Unreachable the outcome is unknown.
+        """
+
+    def store(self, records: Sequence[LedgerRecord]) -> None:
+        """Store entries, one for each place. One that has a newer entry keeps it."""
+
+    def stored(self, place: tuple[str, int, str]) -> LedgerRecord | None:
+        """The stored entry of this place."""
+
+    def stored_since(self, replication: str, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:
+        """The stored entries of a replication with this offset or a higher one."""
+
+
+class Journal:
+    """The ledger of one replication, on its shelf."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf, self.replication = shelf, shelf.replication
+
+    def head(self) -> Head:
+        return self.shelf.head()
+
+    def change(self, changed: Callable[[Head], Head]) -> Head:
+        """Replace the head by what ``changed`` makes of the newest one, again after each commit of somebody else.
+
+        Raises Refused if there is no ledger. After Unreachable the outcome is unknown.
+        """
+        for _ in range(CONFLICTS):
+            before = self.head()
+            after = changed(before)
+            if before.tail and after.is_full:
+                self.shelf.store(_newest(before.tail))
+                after = replace(after, tail=after.tail[len(before.tail) :])
+            if self.shelf.replace(before, after):
+                return after
+        raise NotReady(
+            f"the ledger of {self.replication} on the target changes faster than it can be written", "run again"
+        )
+
+    def newest(self, topic: str, partition: int, key: str) -> LedgerRecord | None:
+        """The newest entry of this key."""
+        head = self.head()
+        for record in reversed(head.tail):
+            if record.place == (topic, partition, key):
+                return record
+        return self.shelf.stored((topic, partition, key))
+
+    def since(self, head: Head, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:
+        """The newest entries with this offset or a higher one, those of one key in their order. Read ``head`` first:
+        what is stored later is in its tail, too, or newer than it.
+        """
+        wanted, newer = set(topics), dict[tuple[str, int, str], int]()
+        if offset < head.applied:
+            for record in self.shelf.stored_since(head.replication, offset, wanted):
+                if record.offset >= head.applied:
+                    newer[record.place] = record.offset
+                yield record
+        for record in head.tail:
+            if record.offset >= offset and record.topic in wanted and record.offset >= newer.get(record.place, 0):
+                yield record
+
+
+def _newest(records: Iterable[LedgerRecord]) -> list[LedgerRecord]:
+    """Only the newest entry of each key."""
+    return list({record.place: record for record in records}.values())
+
+
+class EntryWriter:
+    """A `TransactionPort`: what is sent is kept until the commit, which is one conditional write."""
+
+    def __init__(self, journal: Journal, writer_id: str, what: str, check: Callable[[str, int], None]) -> None:
+        """``check`` raises the error about a topic that lacks this partition."""
+        self._journal, self._writer, self._what, self._check = journal, writer_name(writer_id), what, check
+        self.session: int | None = None  # the number of this session; higher than that of every earlier one
+        self._entries: list[tuple[str, int, str, str | None]] = []
+
+    def fence(self) -> None:
+        self.session = self._journal.change(lambda head: head.fenced_by(self._writer)).session
+
+    def begin(self) -> None:
+        self._entries = []
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        self._check(topic, partition)
+        self._entries.append((topic, partition, key_text(key), None if value is None else value.decode()))
+
+    def flush(self) -> None: ...
+
+    def commit(self) -> None:
+        assert self.session is not None, "not fenced"
+        self._journal.change(self._with_entries)
+        self.begin()
+
+    def _with_entries(self, head: Head) -> Head:
+        after = self._checked(head).with_(self._entries)
+        failpoints.reached("P2", self._what)
+        return after
+
+    def _checked(self, head: Head) -> Head:
+        if head.sessions.get(self._writer) != self.session:
+            raise Fenced(f"{self._what}: a newer session took over", "run again when the other run has ended")
+        return head
+
+    def close(self) -> None:
+        self.begin()
+
+
+class JournalLedger(UnhiddenLedger):
+    """A `Ledger`. Nothing is ever hidden: a transaction is one write."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._replication = shelf, shelf.replication
+        self.journal = Journal(shelf)
+        self._positions = NewestEntries(shelf.replication)
+        self._read = dict[str, int]()  # by replication: all positions below this offset were read
+
+    def exists(self) -> bool:
+        return self._shelf.exists()
+
+    def ensure(self, replication: Replication) -> None:
+        if not self.exists():
+            self._shelf.create()
+
+    def view(self, damaged: Damaged | None = None) -> LedgerView:
+        if self.exists():
+            own = self.journal.head()
+            others = [head for head in self._shelf.heads() if head.replication != self._replication]
+            for head in (*others, own):
+                self._read_on(head)
+            self._positions.log_foreign(POSITIONS)
+        return self._positions.view(damaged)
+
+    def _read_on(self, head: Head) -> None:
+        since = self._read.get(head.replication, 0)
+        if head.next_offset < since:  # the ledger was created again
+            self._positions, self._read, since = NewestEntries(self._replication), {}, 0
+        for record in self.journal.since(head, since, [POSITIONS]):
+            _add(self._positions, record)
+        self._read[head.replication] = head.next_offset
+
+    def writer_to(self, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
+        """The key that writes to this partition of the target, and its position."""
+        for key, position in self.view({}).positions.items():
+            if key.target == at:
+                return key, position
+        return None, None
+
+    def position(self, key: PartitionKey) -> Position | None:
+        entry = self._newest(key, position_key(key))
+        assert entry is None or isinstance(entry, Position)
+        return entry
+
+    def verified(self, key: PartitionKey) -> Verified | None:
+        entry = self._newest(key, verified_key(key))
+        assert entry is None or isinstance(entry, Verified)
+        return entry
+
+    def _newest(self, key: PartitionKey, record_key: bytes) -> Entry | None:
+        record = self.journal.newest(POSITIONS, key.ledger_partition, key_text(record_key))
+        if record is None:
+            return None
+        entries = NewestEntries(self._replication)
+        _add(entries, record)
+        newest = entries.get(key.ledger_partition, record_key)
+        return newest.entry() if newest else None
+
+    def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        head, entries = self.journal.head(), NewestEntries(self._replication)
+        ends = _ends(head)
+        since = offsets_to_read(wanted, ends)
+        if wanted and head.at is not None:
+            for record in self.journal.since(head, min(since.values()), [RECEIPTS]):
+                _add(entries, record)
+            entries.log_foreign(RECEIPTS)
+        partitions = {key.ledger_partition for key in wanted}
+        return entries.receipts(since, {number: OffsetRange(0, ends[number]) for number in partitions})
+
+    def receipt_ends(self) -> Mapping[int, int]:
+        return _ends(self.journal.head())
+
+    def obstacle(self) -> ReplicationError | None:
+        return self._shelf.obstacle()
+
+
+def _ends(head: Head) -> dict[int, int]:
+    """Entries of all ledger partitions are numbered together."""
+    return dict.fromkeys(range(LEDGER_PARTITIONS), head.next_offset)
+
+
+def _add(entries: NewestEntries, record: LedgerRecord) -> None:
+    value = None if record.value is None else record.value.encode()
+    entries.add(record.topic, record.partition, record.offset, record.key.encode(), value)
