@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kafka_replication.runtime.events import Event
