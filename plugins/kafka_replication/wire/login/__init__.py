@@ -1,1 +1,1 @@
-"""How a connection logs in: TLS, the kinds of SASL login, and tokens."""
+"""TLS, the kinds of SASL login, and tokens: how a connection logs in."""
