@@ -50,7 +50,7 @@ def test_a_signal_may_interrupt_the_handler_of_another_one(first: str, second: s
 
 # Each program of its own gets the signal at a moment of its own, while the client's C code works for a good part of them.
 IN_A_CLIENT = """
-import os, random, time
+import os, random, time, traceback
 from collections import Counter
 from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.metadata import offsets
@@ -65,8 +65,11 @@ def interrupted(ready):
     os.write(ready, b"x")
     try:
         offsets.high_watermarks(admin, partitions)
-    except BaseException as error:
-        os._exit(error.code if isinstance(error, SystemExit) else 1)
+    except SystemExit as signal:
+        os._exit(signal.code)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 ended = Counter()
 for _ in range(100):
