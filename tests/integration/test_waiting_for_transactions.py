@@ -54,6 +54,30 @@ def test_a_wait_names_the_transaction_its_owner_and_its_end(
         assert f"hides {at} from " in said and told in said
 
 
+def test_it_is_told_which_records_lie_in_whose_open_transaction(scene: Scenario) -> None:
+    """Without those of others, and of transactions of the same producer that have ended."""
+    scene.target.create(scene.topic)
+    at = At(scene.topic, 0)
+    ids = [scene.key().transactional_id, scene.topic]
+    ours, other = (scene.target.producer(transactional_id=one, transaction_timeout_ms=120_000) for one in ids)
+    ours.init_transactions(30)
+    other.init_transactions(30)
+    ours.begin_transaction()
+    send(ours, at.topic, numbered(2))
+    ours.abort_transaction(30)  # offsets 0 to 2, with its marker
+    other.begin_transaction()
+    send(other, at.topic, numbered(3))  # 3 to 5
+    ours.begin_transaction()
+    send(ours, at.topic, numbered(2))  # 6, 7
+    send(other, at.topic, numbered(4))  # 8 to 11
+    send(ours, at.topic, numbered(1))  # 12
+    with clients.admin({"bootstrap.servers": scene.target.bootstrap}) as admin:
+        told = [str(open_transactions.offsets_of(admin, at, one)) for one in (*ids, "nobody")]
+    assert told == ["[6, 8) [12, 13)", "[3, 6) [8, 12)", "nothing"]
+    ours.abort_transaction(30)
+    other.abort_transaction(30)
+
+
 def test_what_only_looks_answers_while_a_transaction_hides_the_ledger(own_scene: Scenario) -> None:
     scene = own_scene
     copied_once(scene)

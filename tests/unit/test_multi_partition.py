@@ -23,7 +23,7 @@ from kafka_replication.ledger.entries import Ids, Position, Receipt, Removed
 from kafka_replication.ledger.placement import KafkaPartitions, Part, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Stalled
+from kafka_replication.model.errors import Stalled, TargetLost
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
@@ -266,13 +266,15 @@ class Transaction:
         return RuntimeError(f"{doing}: {error}")
 
 
-def writer() -> ChunkWriter:
+def writer(**ends: int) -> ChunkWriter:
     sender = cast("Any", Transaction())
     chosen = partitioner(Partitioning(name="round_robin"), KEY.source, range(2))
     return ChunkWriter(
         key=KEY,
         sender=sender,
-        places=Offsets(key=KEY, partitioner=chosen, error=sender.error),
+        places=Offsets(
+            key=KEY, partitioner=chosen, error=sender.error, ends={int(number[1:]): end for number, end in ends.items()}
+        ),
         window=SendWindow(1.0),
         limits={},
     )
@@ -296,6 +298,17 @@ def test_a_placement_has_every_record_where_it_was_acknowledged() -> None:
     for _, timestamp, key, value, headers in records(120)[60:]:
         digest.add(timestamp, key, value, headers)
     assert placement.parts[1].digest == digest.hexdigest()
+
+
+def test_a_target_partition_that_lost_its_end_while_we_wrote_is_noticed() -> None:
+    """Otherwise its log would grow over the place of records that were verified."""
+    chunk = writer(p0=0, p1=3)
+    chunk.write(records(70))
+    with pytest.raises(TargetLost, match=r"orders-1 .* up to 3: the target lost data"):
+        chunk.finish("whole")
+    chunk = writer(p1=0)
+    chunk.write(records(70))
+    chunk.finish("whole")
 
 
 def test_a_chunk_in_too_many_pieces_ends_so_that_its_receipt_fits(monkeypatch: pytest.MonkeyPatch) -> None:

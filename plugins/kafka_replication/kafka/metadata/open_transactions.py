@@ -15,7 +15,7 @@ from kafka_replication.kafka.client.client_errors import ReportingAdmin
 from kafka_replication.kafka.diagnosis.translate import translate
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import replication_of
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import to_text
 
 if TYPE_CHECKING:
@@ -92,13 +92,16 @@ def offsets_of(admin: AdminClient, partition: TopicPartition, transactional_id: 
 
 
 def _written(admin: AdminClient, at: TopicPartition, producer: int, begins: int) -> Coverage:
-    """The offsets from ``begins`` to the high watermark that this producer has written. Raises ReplicationError."""
+    """The offsets from ``begins`` to the present high watermark that this producer has written, which is fenced.
+
+    Raises ReplicationError.
+    """
     from kafka_replication.wire import fetching
     from kafka_replication.wire.batch import batches
 
-    written, offset = list[OffsetRange](), begins
+    written, offset, end = list[OffsetRange](), begins, MAX_OFFSET
     with _leader(admin, at) as leader:
-        while True:
+        while offset < end:
             fetching.ask(leader, at.topic, at.partition, offset, MOST_BYTES, 0.0, fetching.READ_UNCOMMITTED)
             data, _ = fetching.answer(leader)
             if data is None:
@@ -112,8 +115,9 @@ def _written(admin: AdminClient, at: TopicPartition, producer: int, begins: int)
                 if batch.producer_id == producer and not batch.is_control
             )
             if not came:
-                return Coverage.of(written)
-            offset = came[-1].until
+                break
+            offset, end = came[-1].until, min(end, int(data.high_watermark))
+    return Coverage.of(written)
 
 
 def _described(admin: AdminClient, partition: TopicPartition) -> str:

@@ -62,6 +62,7 @@ class Offsets:
     key: PartitionKey
     partitioner: Partitioner
     error: Callable[[KafkaError, str], ReplicationError]  # names one of Kafka's
+    ends: dict[int, int] = field(default_factory=dict)  # one past our last record before this chunk, by partition
     _growing: dict[int, _Growing] = field(default_factory=dict)
     _misplaced: KafkaError | None = None  # an acknowledgement without an offset, or with one that is too low
     each = True
@@ -93,6 +94,10 @@ class Offsets:
         if unknown or self._misplaced:
             error = KafkaError(KafkaError._TIMED_OUT, f"not every record was acknowledged in partitions {unknown}")
             raise self.error(self._misplaced or error, "sending")
+        for number, growing in self._growing.items():
+            at = TopicPartition(self.key.target_topic, number)
+            check_end(at, growing.ranges[0][0], self.ends.get(number, 0))  # it may have lost its end while we wrote
+            self.ends[number] = growing.until
         return KafkaPartitions(
             self.partitioner.by, tuple(growing.part(number) for number, growing in sorted(self._growing.items()))
         )
@@ -112,6 +117,7 @@ class EachOffset:
             ids,
             partitioning,
         )
+        self._ends = dict[int, int]()  # one past our last record, by target partition
 
     @cached_property
     def _partitioner(self) -> Partitioner:
@@ -126,6 +132,7 @@ class EachOffset:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""
         key, by = self._at.key, self._partitioner.by
         self._refuse_change(position, by)
+        self._ends = dict(position.ends(key.source.partition)) if position.spread else {}
         ours = {number: end for number, end in position.ends(key.source.partition).items() if end}
         places = [TopicPartition(key.target_topic, number) for number in sorted(ours)]
         for at, end in offsets.high_watermarks(self._at.admin, places).items():
@@ -159,4 +166,4 @@ class EachOffset:
             )
 
     def begin(self) -> Offsets:
-        return Offsets(key=self._at.key, partitioner=self._partitioner, error=self._sender.error)
+        return Offsets(key=self._at.key, partitioner=self._partitioner, error=self._sender.error, ends=self._ends)
