@@ -1,5 +1,5 @@
-"""The jars of the servers that the stack starts, Apache Kafka and OpenSearch: fetched once for each version, checked
-against its lock file every time before anything of them runs.
+"""The jars of the servers that the stack starts, Apache Kafka, OpenSearch and HBase: fetched once for each version,
+checked against its lock file every time before anything of them runs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Release:
     _: KW_ONLY
     server: str = "kafka"  # begins the names of its folders
     title: str = "Apache Kafka"  # in messages
+    alone: bool = False  # the artifacts are all that is fetched, not what they need
 
 
 # connect-mirror is MirrorMaker 2, measured against in benchmarks/; kafka-tools has the command line tools. 4.4.0 has
@@ -69,6 +70,16 @@ OPENSEARCH = Release(
     45,
     server="opensearch",
     title="OpenSearch",
+)
+# By name, because Maven and Ivy choose other versions of what HBase, Hadoop and ZooKeeper need together.
+HBASE = Release(
+    "2.6.1",
+    tuple(line for line in (HERE / "hbase-artifacts.txt").read_text().splitlines() if not line.startswith("#")),
+    HERE / "hbase-jars.lock",
+    67,
+    server="hbase",
+    title="Apache HBase",
+    alone=True,
 )
 RELEASES = {release.version: release for release in (CURRENT, OLDER)}
 
@@ -154,7 +165,12 @@ def _fetch(
     start = time.monotonic()
     with shown(f"{named}: jars", len(expected)) as show:
         maven.fetch(
-            release.artifacts, fresh, work, tool, seen=lambda: show(len(maven.there(fresh, work) & expected.keys()))
+            release.artifacts,
+            fresh,
+            work,
+            tool,
+            seen=lambda: show(len(maven.there(fresh, work) & expected.keys())),
+            alone=release.alone,
         )
     size = sum(path.stat().st_size for path in fresh.glob("*.jar"))
     say(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s into {folder}")

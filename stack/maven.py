@@ -30,7 +30,7 @@ _POM_DEPENDENCY = "<dependency><groupId>%s</groupId><artifactId>%s</artifactId><
 _IVY = """<ivy-module version="2.0"><info organisation="stack" module="stack"/>
 <configurations><conf name="default"/></configurations>
 <dependencies>%s</dependencies></ivy-module>"""
-_IVY_DEPENDENCY = '<dependency org="%s" name="%s" rev="%s" conf="default->runtime,master"/>'
+_IVY_DEPENDENCY = '<dependency org="%s" name="%s" rev="%s" transitive="{}" conf="default->runtime,master"/>'
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/>
 <resolvers><ibiblio name="central" m2compatible="true"%s/></resolvers></ivysettings>"""
 
@@ -46,8 +46,11 @@ def fetch(
     work: Path,
     tool: str | None = None,
     seen: Callable[[], None] = lambda: None,
+    *,
+    alone: bool = False,
 ) -> None:
     """Put artifacts (``group:name:version``) and what they need at runtime into ``folder`` as ``name-version.jar``.
+    ``alone``: not what they need. Maven and Ivy may choose other versions of it.
 
     ``seen`` is called every second while it works; `there` says what has arrived.
     """
@@ -57,9 +60,11 @@ def fetch(
         pom = work / "pom.xml"
         pom.write_text(_POM % "".join(_POM_DEPENDENCY % each for each in coordinates))
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+        goal += ["-DexcludeTransitive=true"] if alone else []
         _run([shutil.which("mvn") or "mvn", "-B", "-f", str(pom), *goal], work / "mvn.log", seen)
         return
-    (work / "ivy.xml").write_text(_IVY % "".join(_IVY_DEPENDENCY % each for each in coordinates))
+    dependency = _IVY_DEPENDENCY.format(str(not alone).lower())
+    (work / "ivy.xml").write_text(_IVY % "".join(dependency % each for each in coordinates))
     command = [
         java(),
         "-jar",
