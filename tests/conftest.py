@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from stack.hbase_server import HBaseServer
 from stack.kafka_cluster import KafkaCluster
 from stack.opensearch_server import OpenSearchServer
 from stack.ports import take_share
@@ -87,6 +88,15 @@ def opensearch(stack_folder: Path) -> OpenSearchServer:
     return server
 
 
+@pytest.fixture(scope="session")
+def hbase(stack_folder: Path) -> HBaseServer:
+    """A server that tests may kill if they start it again; they run one after the other."""
+    with locked(stack_folder, "hbase"):
+        server = HBaseServer("hbase", stack_folder)
+        server.start()
+    return server
+
+
 # Tests that ask for one of these share what only one process may have, or what takes long to start.
 GROUPS = {
     "own_cluster": "own cluster",
@@ -100,13 +110,14 @@ GROUPS = {
     "spark_cluster": "spark cluster",
     "airflow": "airflow",
     "opensearch": "opensearch",
+    "hbase": "hbase",
 }
 # Clusters of one group alone, and their brokers: an idle broker takes a fiftieth of a processor.
 ENDING = {"own cluster": ("own", 1), "three brokers": ("target3", 3)}
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
-LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "spark", "integration")
+LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "spark", "hbase", "integration")
 
 
 def _group(item: pytest.Item) -> str:

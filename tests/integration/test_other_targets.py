@@ -20,26 +20,31 @@ from tests.folder_target.ground import FolderGround
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import copy_process, end_of
+from tests.support.hbase import HBaseGround
 from tests.support.jobs import InProcess, after_copy
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import ALL, Rec, Scenario, numbered, only
 
-Ground = FolderGround | OpenSearchGround
+Ground = FolderGround | OpenSearchGround | HBaseGround
 # What readers may see before it is committed is not the same everywhere, all else is.
 TARGETS = {
     "folder": {"connection": "target", "type": "tests.folder_target.target:FolderTarget"},
     "opensearch": {"connection": "target", "type": "opensearch", "documents": {"value": "base64"}},
+    "hbase": {"connection": "target", "type": "hbase"},
 }
 
 
 @pytest.fixture(params=TARGETS)
 def ground(request: pytest.FixtureRequest, scene: Scenario, tmp_path: Path) -> Ground:
     """The target of the scene, which is no Kafka cluster."""
-    ground: Ground = (
-        OpenSearchGround.of(request.getfixturevalue("opensearch"))
-        if request.param == "opensearch"
-        else FolderGround(tmp_path / "target")
-    )
+    ground: Ground
+    match request.param:
+        case "opensearch":
+            ground = OpenSearchGround.of(request.getfixturevalue("opensearch"))
+        case "hbase":
+            ground = HBaseGround(request.getfixturevalue("hbase"))
+        case _:
+            ground = FolderGround(tmp_path / "target")
     scene.client = dict(ground.connection)
     scene.settings["target"] = TARGETS[request.param]
     return ground

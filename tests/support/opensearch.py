@@ -17,9 +17,9 @@ from kafka_replication.opensearch.journal import INDEX, IndexShelf
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Record
-from kafka_replication.targets.journal import Journal, key_text
 from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.opensearch_server import OpenSearchServer
+from tests.support.journal_ground import JournalGround
 
 
 class OfAnyBytes(OpenSearchTarget):
@@ -30,7 +30,7 @@ class OfAnyBytes(OpenSearchTarget):
 
 
 @dataclass
-class OpenSearchGround:
+class OpenSearchGround(JournalGround):
     url: str
     kind: TargetKind = OfAnyBytes
     server: OpenSearchServer | None = None
@@ -100,30 +100,8 @@ class OpenSearchGround:
         sort = [{"kafka.offset": {"order": "asc", "missing": "_last"}}]
         return list(self.ask("POST", f"{topic}/_search", {"size": 10_000, "sort": sort})["hits"]["hits"])
 
-    def entries(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        tail = self.journal("contract").head().tail
-        return [
-            None if record.value is None else record.value.encode()
-            for record in tail
-            if (record.topic, record.partition) == (topic, partition)
-        ]
-
-    def peek(self, topic: str) -> list[bytes | None]:
-        return self.entries(topic)
-
-    def put(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        entry = (topic, partition, key_text(key), value.decode())
-        self.journal(_replication_of(key)).change(lambda head: head.with_([entry]))
-
-    def journal(self, replication: str) -> Journal:
-        return Journal(IndexShelf(Client(self.connection, 30), replication))
-
-
-def _replication_of(key: bytes) -> str:
-    try:
-        return str(json.loads(key)[1])
-    except (ValueError, LookupError):
-        return "somebody"
+    def shelf(self, replication: str) -> IndexShelf:
+        return IndexShelf(Client(self.connection, 30), replication)
 
 
 def _place(hit: Mapping[str, Any]) -> tuple[int | None, int]:

@@ -62,12 +62,13 @@ def test_less_than_exactly_once_has_one_writer_and_unchanged_records() -> None:
     }
 
 
-def test_a_target_of_documents_keeps_partitions_and_has_one_writer() -> None:
-    left = {tuple(cell.values())[:3] for cell in CELLS if cell["target.type"] == "opensearch" and is_supported(cell)}
+@pytest.mark.parametrize("kind", ["opensearch", "hbase"])
+def test_a_target_of_documents_or_rows_keeps_partitions_and_has_one_writer(kind: str) -> None:
+    left = {tuple(cell.values())[:3] for cell in CELLS if cell["target.type"] == kind and is_supported(cell)}
     assert left == {("exactly_once", "keep", "refuse")}
-    with pytest.raises(ValidationError, match=r"append does not go with 'target.type: opensearch'"):
+    with pytest.raises(ValidationError, match=rf"append does not go with 'target.type: {kind}'"):
         Replication.model_validate(
-            {**LEAST, "target": {"connection": "b", "type": "opensearch"}, "on_existing_target": "append"}
+            {**LEAST, "target": {"connection": "b", "type": kind}, "on_existing_target": "append"}
         )
 
 
@@ -80,7 +81,7 @@ def test_the_error_names_line_key_reason_and_remedy() -> None:
     with pytest.raises(ConfigError) as error:
         parse_replication(text, "a.yaml")
     said = str(error.value)
-    assert said.startswith("a.yaml:5: key 'delivery': leader_ack does not go with 'partitioning'")
+    assert said.startswith("a.yaml:5: key 'delivery': leader_ack does not go with 'partitioning: by_key'")
     assert "only a transaction shows" in said and "write 'delivery: exactly_once', or 'partitioning: keep'" in said
 
 

@@ -257,6 +257,13 @@ def test_documents_belong_to_a_target_that_has_them() -> None:
             replication(target=wrong)
 
 
+def test_a_table_begins_with_no_dot() -> None:
+    made = replication(target={"connection": "b", "type": "hbase"})
+    assert "no table" in (made.target_problem(".orders") or "")
+    assert "keeps for itself" in (made.target_problem("zookeeper") or "")
+    assert made.target_problem("Orders") is None
+
+
 def test_an_index_has_no_capital_letters() -> None:
     made = replication(target={"connection": "b", "type": "opensearch"})
     assert "capital letters" in (made.target_problem("Orders") or "")

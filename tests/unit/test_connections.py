@@ -9,6 +9,7 @@ import pytest
 from kafka_replication.connections.definition import Definition
 from kafka_replication.connections.environment import EnvironmentConnections, variable
 from kafka_replication.connections.port import SparkConnection
+from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.opensearch.target import OpenSearchTarget, refusal_of
 
@@ -80,6 +81,25 @@ def test_a_connection_of_a_wrong_type_or_without_a_host_is_named(
 def test_settings_that_opensearch_does_not_have_are_refused(settings: dict[str, object], named: str) -> None:
     with pytest.raises(BadInput, match=named):
         OpenSearchTarget.checked("search", settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({}, "names no host"),
+        ({"url": "https://gateway:9090"}, "asks for TLS"),
+        ({"url": "http://gateway:9090", "use_ssl": True}, "asks for TLS"),
+        ({"url": "http://gateway:9090", "password": "secret"}, "logins"),
+        ({"url": "http://gateway:9090", "sasl": "GSSAPI"}, "logins"),
+        ({"url": "http://gateway:9090", "verify": False}, "'verify'"),
+        ({"url": "http://gateway:9090", "transport": "http"}, "transport is none of buffered, framed"),
+    ],
+)
+def test_settings_that_hbase_does_not_have_are_refused(settings: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        HBaseTarget.checked("rows", settings)
+    whole = {"url": "http://gateway:9090", "transport": "framed", "protocol": "compact"}
+    assert HBaseTarget.checked("rows", whole) == whole
 
 
 @pytest.mark.parametrize(

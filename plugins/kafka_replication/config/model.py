@@ -35,7 +35,7 @@ from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
-from kafka_replication.model.targets import KAFKA, OPENSEARCH, TARGETS
+from kafka_replication.model.targets import KAFKA, TARGETS
 
 __all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[
@@ -254,8 +254,8 @@ class Replication(Section):
         if rule := combinations.refusal(self.chosen):
             (axis, values), (other, others) = rule.one, rule.other
             written = ", ".join(sorted(values.intersection(self.chosen[axis])))
-            at = other if len(others) > 1 else f"{other}: {next(iter(others))}"
-            text = f"{written} does not go with '{at}': {rule.why}; {rule.instead}"
+            there = ", ".join(sorted(others.intersection(self.chosen[other])))
+            text = f"{written} does not go with '{other}: {there}': {rule.why}; {rule.instead}"
             raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "place": axis})
         return self
 
@@ -315,8 +315,8 @@ class Replication(Section):
         """The reason why the target topic of this name must not be written to; None if it may be."""
         target = self.target_name(source_topic)
         problem = names.target_problem(target)
-        if self.target.type == OPENSEARCH:
-            problem = problem or names.index_problem(target)
+        if demanded := names.KIND_PROBLEMS.get(self.target.type):
+            problem = problem or demanded(target)
         if target == self.quarantine_topic:
             problem = "is the quarantine topic (failures.topic)"
         return f"source topic '{source_topic}' would be written to '{target}', which {problem}" if problem else None

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
 from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
-from kafka_replication.model.targets import OPENSEARCH, TARGETS
+from kafka_replication.model.targets import HBASE, OPENSEARCH, TARGETS
 
 Axis = Literal["delivery", "partitioning", "on_existing_target", "copy.engine", "failures", "pipeline", "target.type"]
 CHANGED: Final = "filter, transform or exclude_from"  # a pipeline that leaves out or changes records
@@ -58,7 +58,7 @@ def _all_but(axis: Axis, *values: str) -> Choice:
 WITHOUT_TRANSACTIONS: Final = _all_but("delivery", EXACTLY_ONCE)
 _BATCHES: Final[Choice] = ("copy.engine", frozenset({"auto", "batch"}))
 _TRANSACTIONS: Final = "write 'delivery: exactly_once'"
-_DOCUMENTS: Final[Choice] = ("target.type", frozenset({OPENSEARCH}))
+_DOCUMENTS: Final[Choice] = ("target.type", frozenset({OPENSEARCH, HBASE}))  # or rows: each at a place of its own
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,
@@ -88,25 +88,25 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,
         other=_DOCUMENTS,
-        why="a document that is written again is the same document: there is nothing that less would cost less",
+        why="a document or row that is written again is the same one: there is nothing that less would cost less",
         instead="remove 'delivery'",
     ),
     Rule(
         one=_all_but("partitioning", KEEP),
         other=_DOCUMENTS,
-        why="an index has no partitions: a document's id has the source's",
+        why="an index or a table has no partitions: the id of a document or row has the source's",
         instead="remove 'partitioning'",
     ),
     Rule(
         one=_all_but("on_existing_target", "refuse"),
         other=_DOCUMENTS,
-        why="documents of others could not be told from lost or changed ones of ours",
-        instead="write 'on_existing_target: refuse', and to an index of its own",
+        why="documents or rows of others could not be told from lost or changed ones of ours",
+        instead="write 'on_existing_target: refuse', and to an index or table of its own",
     ),
     Rule(
         one=_BATCHES,
         other=_DOCUMENTS,
-        why="each record is a document",
+        why="each record is a document or a row",
         instead="leave it out: nothing is lost by it",
         softly=True,
     ),

@@ -7,11 +7,13 @@ from typing import Final, Literal
 
 KAFKA: Final = "kafka"
 OPENSEARCH: Final = "opensearch"
+HBASE: Final = "hbase"
 # By the word in a file: the class that is its `kafka_replication.targets.port.TargetKind`. A kind of somebody else's
 # package is named as it stands here, ``package.module:Class``.
 TARGETS: Final[Mapping[str, str]] = {
     KAFKA: "kafka_replication.kafka.target:KafkaTarget",
     OPENSEARCH: "kafka_replication.opensearch.target:OpenSearchTarget",
+    HBASE: "kafka_replication.hbase.target:HBaseTarget",
 }
 
 # What a kind of target promises. transactional: readers see a chunk's records, its receipt and the new position

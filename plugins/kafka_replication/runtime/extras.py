@@ -11,6 +11,7 @@ EXTRAS: Final = {
     "batch": ("kio", "crc32c", "scramp", "pyarrow", "cryptography"),
     "alerts": ("apprise",),
     "opensearch": ("opensearchpy",),
+    "hbase": ("thriftpy2",),
 }
 
 

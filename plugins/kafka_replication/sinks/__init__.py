@@ -1,1 +1,3 @@
-"""The interface of a sink, which is where records are copied to; `kafka/write/sink.py` and `opensearch/` have sinks."""
+"""The interface of a sink, which is where records are copied to. `kafka/write/sink.py`, `opensearch/` and `hbase/`
+have sinks.
+"""

@@ -2,7 +2,7 @@
 this.
 
 Kafka implements it with transactions. A store that can set a position only if it is still the expected one (OpenSearch
-with ``if_seq_no``; HBase with ``checkAndPut`` could) implements it so: its `fence` takes a new number for the key, its
+with ``if_seq_no``, HBase with ``checkAndPut``) implements it so: its `fence` takes a new number for the key, its
 writes are idempotent (the id is made of topic, partition and source offset), and its `commit` sets position and receipt
 in one conditional write.
 """

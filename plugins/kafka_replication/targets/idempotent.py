@@ -32,7 +32,7 @@ REQUEST_RECORDS = 1_000
 
 
 class Placed(Protocol):
-    """What writes one record."""
+    """The request that writes one record, or its part of one."""
 
     @property
     def size(self) -> int:
@@ -59,7 +59,7 @@ class Places(Protocol):
         """The offsets of records that an earlier session wrote and did not commit."""
 
     def placed(self, record: Record, number: int) -> Any:
-        """What the session of this number sends to write the record, as `Placed`; or its failure."""
+        """The request by which the session of this number writes the record, as `Placed`; or its failure."""
 
     def refusal(self, record: Record) -> Failure | None:
         """The failure of a record that is certain to be refused."""
@@ -272,7 +272,7 @@ class IdempotentSession:
 
     @property
     def number(self) -> int:
-        """What an earlier session writes cannot replace any more what this one has written."""
+        """That of this session: what an earlier one still writes does not replace what this one has written."""
         assert self.transaction.session is not None, "not fenced"
         return self.transaction.session
 

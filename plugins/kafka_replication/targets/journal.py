@@ -138,7 +138,7 @@ def key_text(key: bytes) -> str:
 
 
 class Shelf(Protocol):
-    """Where a target keeps the ledger of one replication: its head, and the entries that the head has no more."""
+    """The place of the ledger of one replication on a target: its head, and the entries that the head has no more."""
 
     @property
     def replication(self) -> str: ...

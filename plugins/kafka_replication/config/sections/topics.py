@@ -52,8 +52,9 @@ class TargetCluster(Cluster):
     type: Annotated[str, AfterValidator(names.check_target_type)] = Field(
         default=KAFKA,
         description=(
-            "What the target is: `kafka`, `opensearch` (see [opensearch.md](opensearch.md)), or `package.module:Class`"
-            " of a kind of target that is installed where Airflow and Spark run (see [api.md](api.md))."
+            "What the target is: `kafka`, `opensearch` (see [opensearch.md](opensearch.md)), `hbase` (see"
+            " [hbase.md](hbase.md)), or `package.module:Class` of a kind of target that is installed where Airflow and"
+            " Spark run (see [api.md](api.md))."
         ),
     )
     documents: Documents = Field(

@@ -1,0 +1,186 @@
+"""Asks HBase by its Thrift2 gateway, and translates its errors. Every call may be sent twice, and must bear it."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from thriftpy2.protocol import TBinaryProtocolFactory, TCompactProtocolFactory
+from thriftpy2.thrift import TApplicationException, TClient, TException
+from thriftpy2.transport import (
+    TBufferedTransportFactory,
+    TFramedTransportFactory,
+    TSocket,
+    TTransportException,
+)
+
+from kafka_replication.hbase.protocol import thrift
+from kafka_replication.model.errors import (
+    BadInput,
+    NotAuthorized,
+    Refused,
+    ReplicationError,
+    Stalled,
+    Unexpected,
+    Unreachable,
+)
+from kafka_replication.model.rights import ClusterName
+
+SEE: Final = "see docs/hbase.md"
+PORT: Final = 9090
+TRANSPORTS: Final[Mapping[str, Any]] = {"buffered": TBufferedTransportFactory, "framed": TFramedTransportFactory}
+PROTOCOLS: Final[Mapping[str, Any]] = {"binary": TBinaryProtocolFactory, "compact": TCompactProtocolFactory}
+_Socket: Any = TSocket  # has no types
+SETTINGS: Final = frozenset({"url", "transport", "protocol"})
+_LOGINS: Final = ("login", "password", "keytab", "principal", "sasl")
+
+
+def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the connection ``name``. Raises BadInput."""
+    there = urlsplit(str(settings.get("url", "")))
+    if not there.hostname:
+        raise BadInput(f"connection {name!r} names no host", f"put that of the Thrift2 gateway into its host; {SEE}")
+    if there.scheme == "https" or settings.get("use_ssl"):
+        raise BadInput(
+            f"connection {name!r} asks for TLS, which is not there yet for HBase", f"reach the gateway without; {SEE}"
+        )
+    if given := [one for one in _LOGINS if settings.get(one)]:
+        raise BadInput(
+            f"connection {name!r} has the setting {given[0]!r}: logins (SASL, Kerberos) are not there yet for HBase",
+            f"use a gateway that has its own login to HBase and asks for none; {SEE}",
+        )
+    if unknown := sorted(settings.keys() - SETTINGS - {"use_ssl"} - set(_LOGINS)):
+        raise BadInput(
+            f"connection {name!r} has the unknown setting {unknown[0]!r} in its extra",
+            f"use only protocol and transport; {SEE}",
+        )
+    for setting, known in (("transport", TRANSPORTS), ("protocol", PROTOCOLS)):
+        if settings.get(setting, next(iter(known))) not in known:
+            raise BadInput(f"connection {name!r}: {setting} is none of {', '.join(known)}", SEE)
+    return {setting: value for setting, value in settings.items() if setting in SETTINGS}
+
+
+class Answer(ReplicationError):
+    """An error of HBase that the caller has to judge. It never leaves this package. ``inside``: the gateway names no
+    cause.
+    """
+
+    def __init__(self, what: str, reason: str, *, inside: bool = False) -> None:
+        super().__init__(what, "")
+        self.reason, self.inside = reason, inside
+
+
+class Client:
+    """One cluster. Threads may share it: each call has a connection of its own."""
+
+    def __init__(self, settings: Mapping[str, Any], request_seconds: float) -> None:
+        there = urlsplit(str(settings["url"]))
+        self._host, self._port = str(there.hostname), there.port or PORT
+        self._seconds = request_seconds
+        self._transport = TRANSPORTS[settings.get("transport", "buffered")]()
+        self._protocol = PROTOCOLS[settings.get("protocol", "binary")]()
+        self.name = ClusterName(f"{self._host}:{self._port}", "target")
+        self._idle: list[Any] = []  # pairs of a socket and a client
+        self._lock = Lock()
+        weakref.finalize(self, _end, self._idle)
+
+    def call(self, method: str, *args: Any, seconds: float = 0) -> Any:
+        """The answer, within the seconds of a request, or ``seconds`` if that is more.
+
+        Raises Unreachable, Stalled, NotAuthorized, Unexpected, Refused for a gateway that does not know the call, and
+        Answer for what the caller has to judge.
+        """
+        seconds = max(seconds, self._seconds)
+        with self._lock:
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            try:
+                return self._asked(idle, method, args, seconds)
+            except Stalled:
+                raise
+            except Unreachable:  # the gateway ends connections that are idle for long
+                with self._lock:
+                    _end(self._idle)
+        return self._asked(self._connected(method, seconds), method, args, seconds)
+
+    def _connected(self, method: str, seconds: float) -> tuple[Any, Any]:
+        socket = _Socket(self._host, self._port, socket_timeout=seconds * 1000, connect_timeout=seconds * 1000)
+        transport = self._transport.get_transport(socket)
+        try:
+            transport.open()
+        except (TTransportException, OSError) as error:
+            raise self._away(method, error, seconds) from error
+        return socket, TClient(thrift().THBaseService, self._protocol.get_protocol(transport))
+
+    def _asked(self, connection: tuple[Any, Any], method: str, args: tuple[Any, ...], seconds: float) -> Any:
+        socket, client = connection
+        keep = False
+        try:
+            socket.set_timeout(seconds * 1000)
+            answer = getattr(client, method)(*args)
+            keep = True
+        except thrift().TIOError as error:
+            keep = True
+            raise self._judged(method, str(error.message or "no reason")) from error
+        except TApplicationException as error:
+            keep = True
+            raise self._inside(method, error) from error
+        except (TTransportException, OSError, EOFError) as error:
+            raise self._away(method, error, seconds) from error
+        except TException as error:
+            raise Unexpected(
+                f"{self.name} answers {method} with what is not Thrift: {error!r}",
+                f"correct port, transport or protocol of the connection; {SEE}",
+            ) from error
+        finally:
+            if keep:
+                with self._lock:
+                    self._idle.append(connection)
+            else:
+                client.close()
+        return answer
+
+    def _away(self, method: str, error: Exception, seconds: float) -> Unreachable:
+        what = f"{self.name} does not answer {method}: {_text(error)}"
+        if isinstance(error, TimeoutError) or "timed out" in _text(error):
+            return Stalled(f"{what}, within {seconds:g} s", "check the cluster; or raise timeouts.request")
+        return Unreachable(what, f"start the Thrift2 gateway, or correct the connection's address; {SEE}")
+
+    def _judged(self, method: str, reason: str) -> ReplicationError:
+        reason = reason.partition("\n")[0]
+        what = f"{self.name} refuses {method}: {reason}"
+        if "Insufficient permissions" in reason or "AccessDenied" in reason:
+            return NotAuthorized(what, f"grant the gateway's user the right that the answer names; {SEE}")
+        return Answer(what, reason)
+
+    def _inside(self, method: str, error: TApplicationException) -> ReplicationError:
+        if error.type == TApplicationException.UNKNOWN_METHOD:
+            return Refused(
+                f"{self.name} does not know the call {method}: it is no Thrift2 gateway of HBase 2.5 or newer",
+                f"start `hbase thrift2` of a newer version, and name its port; {SEE}",
+            )
+        return Answer(f"{self.name} fails in {method}: {error.message}", str(error.message), inside=True)
+
+
+def _end(idle: list[Any]) -> None:
+    while idle:
+        _, client = idle.pop()
+        client.close()
+
+
+def _text(error: Exception) -> str:
+    return str(getattr(error, "message", None) or error) or type(error).__name__
+
+
+@functools.lru_cache(maxsize=4)
+def _shared(settings: tuple[tuple[str, Any], ...], request_seconds: float) -> Client:
+    return Client(dict(settings), request_seconds)
+
+
+def shared(settings: Mapping[str, Any], request_seconds: float) -> Client:
+    """One client of this process for all targets with these settings."""
+    return _shared(tuple(sorted(settings.items())), request_seconds)

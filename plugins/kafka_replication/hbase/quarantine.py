@@ -1,0 +1,62 @@
+"""Records that were set aside: rows in a table of ours, with one more column that says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import xxhash
+
+from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.rows import FAILED, Origin, decoded, offset_of, row_key
+from kafka_replication.hbase.scans import Scans
+from kafka_replication.hbase.tables import Tables
+from kafka_replication.ledger.entries import FailedRecord, Place
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.times import now
+from kafka_replication.sinks.port import Record
+
+
+def place_of(topic: str, key: PartitionKey, generation: int, offset: int) -> Place:
+    """The place of a record in the table ``topic``: a partition of it for each key and generation, and the offset."""
+    number = xxhash.xxh32_intdigest(key.entry("quarantine", generation))
+    return Place(topic, number & 0x7FFFFFFF, offset)
+
+
+def about(failed: FailedRecord) -> dict[str, Any]:
+    return {"failed": asdict(replace(failed, place=None)), "time": now()}
+
+
+def row_of(place: Place) -> bytes:
+    """Its partition is a digest of the generation, too."""
+    return row_key(place.partition, 0, place.offset)
+
+
+class HBaseQuarantine:
+    """A `Quarantine`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def records(self, topic: str, key: PartitionKey, generation: int) -> Iterator[tuple[FailedRecord, str]]:
+        if not Tables(self._client).exists(topic):
+            return
+        first, origin = place_of(topic, key, generation, 0), Origin.of(key, generation)
+        end = replace(first, offset=2**63 - 1)
+        for row, cells in Scans(self._client, topic).rows((row_of(first), row_of(end))):
+            if origin.is_of(cells):
+                found = json.loads(cells[FAILED])
+                place = replace(first, offset=offset_of(row))
+                yield FailedRecord(**{**found["failed"], "place": place}), found["time"]
+
+    def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        assert failed.place is not None
+        if not Tables(self._client).exists(failed.place.topic):
+            return None
+        row = row_of(failed.place)
+        try:
+            return decoded(row, Scans(self._client, failed.place.topic).get(row))
+        except ValueError:  # it is not there, or somebody changed it
+            return None

@@ -1,0 +1,182 @@
+"""A record as a row, and back: byte for byte. Pure.
+
+The key is partition, generation and source offset, each big-endian in a fixed width: a scan gives a partition's records
+in their order. Every row has all columns, so that what a later session writes leaves nothing of an earlier one.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_replication.hbase.protocol import SYNC_WAL, thrift
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Record
+
+FAMILY: Final = b"k"
+VALUE, KEY, HEADERS, TIMESTAMP, OFFSET, ORIGIN = b"value", b"key", b"headers", b"timestamp", b"offset", b"origin"
+FAILED: Final = b"failed"  # in the quarantine
+OVERHEAD: Final = 200  # bytes of a row beside key, value and headers; for the size of requests
+_KEY: Final = struct.Struct(">IIQ")
+_LONG: Final = struct.Struct(">q")
+Span = tuple[bytes, bytes]  # row keys, half-open; an empty one is an end of the table
+Cells = dict[bytes, bytes]  # of one row, by qualifier
+
+
+def row_key(partition: int, generation: int, offset: int) -> bytes:
+    return _KEY.pack(partition, generation, offset)
+
+
+def offset_of(row: bytes) -> int:
+    """Raises ValueError for a row key that is none of ours."""
+    if len(row) != _KEY.size:
+        raise ValueError("no row key of ours")
+    return int(_KEY.unpack(row)[2])
+
+
+def partition_begins(partition: int) -> bytes:
+    return struct.pack(">I", partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of which replication, generation and source partition rows are, and in which partition of the table they lie."""
+
+    replication: str
+    generation: int
+    source: TopicPartition
+    partition: int
+
+    @classmethod
+    def of(cls, key: PartitionKey, generation: int) -> Origin:
+        return cls(key.replication, generation, key.source, key.target.partition)
+
+    def key(self, offset: int) -> bytes:
+        return row_key(self.partition, self.generation, offset)
+
+    def span(self, wanted: OffsetRange) -> Span:
+        return self.key(wanted.from_), self.key(wanted.until)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {
+            "replication": self.replication,
+            "generation": self.generation,
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+        }
+
+    def is_of(self, cells: Cells) -> bool:
+        """True if this origin has written the row, which may be one that was taken away again."""
+        about = _about(cells)
+        return all(about.get(name) == value for name, value in self.about.items())
+
+    def owns(self, row: bytes, cells: Cells) -> bool:
+        """The same, at the place where it belongs."""
+        return len(row) == _KEY.size and row == self.key(offset_of(row)) and self.is_of(cells)
+
+    def outside(self, partitions: int, ranges: Iterable[OffsetRange]) -> Iterator[Span]:
+        """The rest of this partition of the table, outside of these ranges of ours. All partitions together are the
+        whole table, whatever row keys others have.
+        """
+        begin = partition_begins(self.partition) if self.partition else b""
+        end = partition_begins(self.partition + 1) if self.partition + 1 < partitions else b""
+        for one in sorted(ranges, key=lambda one: one.from_):
+            if begin < self.key(one.from_):
+                yield begin, self.key(one.from_)
+            begin = max(begin, self.key(one.until))
+        yield begin, end
+
+
+class Rows:
+    """Makes the rows of one origin."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._whole = _dumped(origin.about)
+
+    def put(self, record: Record, number: int, row: bytes | None = None, **more: bytes) -> Any:
+        """The request that writes a record's row as the session of this ``number``, which is the timestamp of its
+        cells: what an earlier session writes later is never the newest version. ``row`` is another key, ``more`` are
+        more columns.
+        """
+        offset, timestamp, key, value, headers = record
+        absent = [name for name, content in (("key", key), ("value", value)) if content is None]
+        origin = _dumped({**self._origin.about, "absent": absent}) if absent else self._whole
+        cells = {
+            VALUE: value or b"",
+            KEY: key or b"",
+            HEADERS: _headers(headers) if headers else b"",
+            TIMESTAMP: _LONG.pack(timestamp),
+            OFFSET: _LONG.pack(offset),
+            ORIGIN: origin,
+            **{name.encode(): content for name, content in more.items()},
+        }
+        return put(row or self._origin.key(offset), FAMILY, cells, number)
+
+    def removal(self, offset: int, number: int) -> Any:
+        """The request that takes a row away from readers. It is not deleted: what an earlier session writes later would
+        be visible as soon as a compaction has dropped the mark of the deletion.
+        """
+        empty = dict.fromkeys((VALUE, KEY, HEADERS, TIMESTAMP, OFFSET), b"")
+        gone = {**empty, ORIGIN: _dumped({**self._origin.about, "gone": True})}
+        return put(self._origin.key(offset), FAMILY, gone, number)
+
+
+def put(row: bytes, family: bytes, cells: Cells, number: int) -> Any:
+    """Write these cells, all with the timestamp ``number``."""
+    types = thrift()
+    values = [
+        types.TColumnValue(family=family, qualifier=name, value=content, timestamp=number)
+        for name, content in cells.items()
+    ]
+    return types.TPut(row=row, columnValues=values, durability=SYNC_WAL)
+
+
+def cells_of(result: Any, family: bytes = FAMILY) -> Cells:
+    return {cell.qualifier: cell.value for cell in result.columnValues if cell.family == family}
+
+
+def is_gone(cells: Cells) -> bool:
+    """True for a row that was taken away from readers."""
+    return bool(_about(cells).get("gone"))
+
+
+def decoded(row: bytes, cells: Cells) -> Record:
+    """The record of a row. Raises ValueError if the row is none of ours, or was changed so that it is none any more."""
+    about, offset = _about(cells), offset_of(row)
+    absent = about.get("absent", ())
+    try:
+        if _LONG.unpack(cells[OFFSET])[0] != offset or "replication" not in about:
+            raise ValueError("its columns are of another row")
+        headers = json.loads(cells[HEADERS]) if cells[HEADERS] else []
+        return (
+            offset,
+            int(_LONG.unpack(cells[TIMESTAMP])[0]),
+            None if "key" in absent else cells[KEY],
+            None if "value" in absent else cells[VALUE],
+            [(name, None if content is None else b64decode(content)) for name, content in headers] or None,
+        )
+    except (KeyError, TypeError, struct.error) as error:
+        raise ValueError(f"a column is missing or has other bytes: {error!r}") from error
+
+
+def _about(cells: Cells) -> dict[str, Any]:
+    try:
+        found = json.loads(cells.get(ORIGIN, b"{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _headers(headers: Any) -> bytes:
+    return _dumped([[name, None if content is None else b64encode(content).decode()] for name, content in headers])
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

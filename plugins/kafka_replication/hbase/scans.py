@@ -1,0 +1,90 @@
+"""Reads rows: page by page, each a call of its own, so that nothing is left open in the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from kafka_replication.hbase.client import Answer, Client
+from kafka_replication.hbase.protocol import thrift
+from kafka_replication.hbase.rows import FAMILY, ORIGIN, Cells, Span, cells_of
+from kafka_replication.hbase.tables import Tables
+from kafka_replication.model.errors import GapFound
+
+FIRST_PAGE, LONGEST_PAGE = 10, 2_000  # rows that one call returns
+PAGE_BYTES: Final = 2 << 20
+KEYS_ALONE: Final = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
+Row = tuple[bytes, Cells]
+
+
+class Scans:
+    """Reads rows of one table, whose values are in ``family``."""
+
+    def __init__(self, client: Client, table: str, family: bytes = FAMILY) -> None:
+        self._client, self._table, self._family = client, table, family
+
+    def get(self, row: bytes) -> Cells:
+        """The cells of a row; empty if there is none. Raises GapFound if there is no table."""
+        return self._cells(self._asked("get", thrift().TGet(row=row)))
+
+    def rows(self, span: Span, *, backwards: bool = False, **settings: Any) -> Iterator[Row]:
+        """The rows in a span, in the order of their keys, or ``backwards``. ``settings`` are those of a scan.
+
+        Raises GapFound if there is no table.
+        """
+        (begin, end), size = span, FIRST_PAGE
+        if end and begin >= end:
+            return
+        while True:
+            page = self._page(begin, end, size, backwards=backwards, **settings)
+            for result in page:
+                yield result.row, self._cells(result)
+            if len(page) < size:
+                return
+            if backwards:
+                end = page[-1].row
+            else:
+                begin = page[-1].row + b"\0"  # the next possible key
+            read = sum(len(cell.value) for result in page for cell in result.columnValues) or 1
+            size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // read))
+
+    def origins(self, span: Span, *, backwards: bool = False) -> Iterator[Row]:
+        """The same with the column alone that says where a row came from, without rows that lack it."""
+        column = thrift().TColumn(family=FAMILY, qualifier=ORIGIN)
+        return self.rows(span, backwards=backwards, columns=[column])
+
+    def keys(self, span: Span) -> Iterator[bytes]:
+        return (row for row, _ in self.rows(span, filterString=KEYS_ALONE))
+
+    def foreign(self, spans: Iterable[Span], is_ours: Callable[[bytes, Cells], bool]) -> Iterator[bytes]:
+        """The keys of the rows in these spans that are not ours."""
+        for span in spans:
+            ours = {row for row, cells in self.origins(span) if is_ours(row, cells)}
+            yield from (row for row in self.keys(span) if row not in ours)
+
+    def _page(self, begin: bytes, end: bytes, size: int, *, backwards: bool, **settings: Any) -> list[Any]:
+        if backwards:  # from the last key before ``end``, down to ``begin``
+            scan = thrift().TScan(startRow=end, stopRow=_before(begin), reversed=True, **settings)
+            found = self._asked("getScannerResults", scan, size + 1)
+            return [result for result in found if result.row != end][:size]
+        scan = thrift().TScan(startRow=begin, stopRow=end, caching=size, **settings)
+        return list(self._asked("getScannerResults", scan, size))
+
+    def _asked(self, method: str, *args: Any) -> Any:
+        try:
+            return self._client.call(method, self._table.encode(), *args)
+        except Answer as answer:
+            tables = Tables(self._client)
+            if not tables.exists(self._table):
+                raise GapFound(f"{self._table} on the target is gone", "restore it") from answer
+            raise tables.judged(self._table, answer) from answer
+
+    def _cells(self, result: Any) -> Cells:
+        return cells_of(result, self._family)
+
+
+def _before(row: bytes) -> bytes:
+    """A key below ``row`` with no key of ours between them: a scan backwards leaves out the row where it stops."""
+    if not row:
+        return row
+    return row[:-1] if row.endswith(b"\0") else row[:-1] + bytes([row[-1] - 1]) + b"\xff" * 32

@@ -1,0 +1,93 @@
+"""HBase passes the suites that every kind of target has to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_replication.conformance import ledger, sink, transaction
+from kafka_replication.conformance.ground import opened, raised
+from kafka_replication.conformance.ledger_world import World
+from kafka_replication.conformance.sink import SinkCase
+from kafka_replication.conformance.transaction import TransactionCase
+from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.shelf import TableShelf
+from kafka_replication.hbase.target import HBaseTarget
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.targets.journal import LedgerRecord
+from stack.hbase_server import HBaseServer
+from tests.support.hbase import HBaseGround
+
+# What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
+LEDGER = {
+    name: check for name, check in ledger.ALL.items() if check is not ledger.open_transactions_are_named_by_their_keys
+}
+
+
+@pytest.fixture
+def ground(hbase: HBaseServer) -> HBaseGround:
+    return HBaseGround(hbase)
+
+
+@pytest.mark.parametrize("check", sink.PROMISED[HBaseTarget.promise], ids=lambda check: check.__name__)
+def test_sink(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
+    check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)
+def test_ledger(check: Callable[[World], None], ground: HBaseGround) -> None:
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    check(world)
+
+
+@pytest.mark.parametrize("check", transaction.ATOMIC, ids=lambda check: check.__name__)
+def test_transaction(check: Callable[[TransactionCase], None], ground: HBaseGround) -> None:
+    world = World(ground, "contract")
+    world.ledger().ensure(world.replication())
+    target = opened(ground, "contract")
+    check(TransactionCase(ground, lambda id_: target.writer(id_, "contract")))
+
+
+def test_a_cell_that_the_gateway_itself_refuses_is_named_and_its_neighbours_are_written(ground: HBaseGround) -> None:
+    """Of more than 10 MiB. The gateway tells no reason then."""
+    case = SinkCase(ground)
+    large: Record = (1, 1_700_000_000_001, b"large", bytes(11 << 20), None)
+    with case.fenced() as (session, _):
+        refused = raised(RefusedAt, lambda: sink.write(session, [*sink.records(1), large, *sink.records(1, 2)]))
+    assert (refused.offset, refused.kind) == (1, FailureKind.TOO_LARGE)
+    assert case.values() == [b"v0", b"v2"]
+
+
+def test_a_head_whose_answer_was_lost_is_known_as_ours(ground: HBaseGround) -> None:
+    """The gateway repeats such a call by itself, and then finds a number that is not the expected one: its own."""
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    shelf = ground.shelf(world.name)
+    before = shelf.head()
+
+    class Twice(Client):
+        def call(self, method: str, *args: Any, seconds: float = 0) -> Any:
+            if method == "checkAndPut":
+                assert super().call(method, *args, seconds=seconds) is True
+            return super().call(method, *args, seconds=seconds)
+
+    twice = TableShelf(Twice(ground.connection, 60), world.name)
+    assert twice.replace(before, before.fenced_by("a"))
+    assert not shelf.replace(before, before.fenced_by("b")), "somebody else's is not"
+    assert shelf.head().session == 1
+
+
+def test_an_entry_that_is_stored_late_does_not_replace_a_newer_one(ground: HBaseGround) -> None:
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    shelf = ground.shelf(world.name)
+    new, old = (LedgerRecord(offset, POSITIONS, 0, "key", value=f"{offset}") for offset in (7, 3))
+    for record in (new, old, new):
+        shelf.store([record])
+    assert shelf.stored(new.place) == new
+    assert [list(shelf.stored_since(world.name, since, [POSITIONS])) for since in (0, 7, 8)] == [[new], [new], []]
