@@ -100,6 +100,15 @@ def hbase(stack_folder: Path) -> HBaseServer:
     return server
 
 
+@pytest.fixture(scope="session")
+def hbase(stack_folder: Path) -> HBaseServer:
+    """A server that tests may kill if they start it again; they run one after the other."""
+    with locked(stack_folder, "hbase"):
+        server = HBaseServer("hbase", stack_folder)
+        server.start()
+    return server
+
+
 # Tests that ask for one of these share what only one process may have, or what takes long to start.
 GROUPS = {
     "own_cluster": "own cluster",
@@ -120,7 +129,7 @@ ENDING = {"own cluster": ("own", 1), "three brokers": ("target3", 3)}
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
-LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "spark", "integration")
+LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "spark", "hbase", "integration")
 
 
 def _group(item: pytest.Item) -> str:

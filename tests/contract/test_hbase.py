@@ -13,12 +13,16 @@ from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink import SinkCase
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.puts import Item, Puts
+from kafka_replication.hbase.rows import Origin, Rows
 from kafka_replication.hbase.shelf import TableShelf
 from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.targets.journal import LedgerRecord
+from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
 from tests.support.hbase import HBaseGround
 
@@ -61,6 +65,27 @@ def test_a_cell_that_the_gateway_itself_refuses_is_named_and_its_neighbours_are_
         refused = raised(RefusedAt, lambda: sink.write(session, [*sink.records(1), large, *sink.records(1, 2)]))
     assert (refused.offset, refused.kind) == (1, FailureKind.TOO_LARGE)
     assert case.values() == [b"v0", b"v2"]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_rows_without_an_answer_are_sent_again(ground: HBaseGround, written: bool) -> None:
+    """Whether the call or its answer was lost."""
+    case, lost = SinkCase(ground), [2]
+
+    class Losing(Client):
+        def call(self, method: str, *args: Any, seconds: float = 0) -> Any:
+            losing, lost[0] = lost[0] > 0, lost[0] - 1
+            answer = super().call(method, *args, seconds=seconds) if written or not losing else None
+            if losing:
+                raise Unreachable("lost", "find it")
+            return answer
+
+    resend = Resend(where=case.topic, stall_seconds=60, pause=lambda seconds: None)
+    puts = Puts(client=Losing(ground.connection, 60), table=case.topic, resend=resend, seconds=60)
+    rows = Rows(Origin.of(case.key, 1))
+    assert puts.write([Item(record[0], rows.put(record, 1), 300) for record in sink.records(10)]) == ()
+    assert [record for _, record in case.visible()] == sink.records(10)
+    assert resend.waited > 0 and lost[0] < 0
 
 
 def test_a_head_whose_answer_was_lost_is_known_as_ours(ground: HBaseGround) -> None:

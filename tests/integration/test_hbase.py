@@ -125,6 +125,8 @@ def test_a_table_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
 
 def test_a_table_that_is_disabled_is_waited_for(shop: Shop) -> None:
     """Once it is enabled the same run goes on."""
+    shop.scene.settings["copy"] |= {"stall_timeout": 5}
+    shop.scene.settings["timeouts"] = {"request": 5}
     shop.ready()
     name = shop.scene.topic
     with (

@@ -14,12 +14,20 @@ from kafka_replication.model.errors import NotAdmitted, NotReady, ReplicationErr
 from kafka_replication.model.keys import LEDGER_PARTITIONS
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import DenyRule
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic, without_description
+from kafka_replication.planning.snapshot import (
+    PartitionOffsets,
+    Problem,
+    Snapshot,
+    Topic,
+    TopicDefaults,
+    without_description,
+)
 from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import ToCreate
 
 # HBase leaves copies to its file system, and tells nothing of them: nothing is said about them here, either.
 COPIES = 2
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 
 class HBaseCatalogue:
@@ -45,6 +53,7 @@ class HBaseCatalogue:
             target={name: topic for name, topic in there.items() if name != aside},
             ledger=self._ledger_topics(),
             quarantine=there.get(aside),
+            defaults=TopicDefaults(COPIES, SAFE),
         )
 
     def _described(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -64,7 +73,9 @@ class HBaseCatalogue:
             return {}
         offsets = dict.fromkeys(range(LEDGER_PARTITIONS), PartitionOffsets(0, 0, 0))
         return {
-            name: Topic(name=name, topic_id=f"{TABLE}/{name}", partitions=offsets, replication_factor=COPIES, config={})
+            name: Topic(
+                name=name, topic_id=f"{TABLE}/{name}", partitions=offsets, replication_factor=COPIES, config=SAFE
+            )
             for name in LEDGER
         }
 
@@ -86,7 +97,7 @@ class HBaseCatalogue:
             partitions={number: PartitionOffsets(0, end, end) for number, end in ends.items()},
             problem=problem,
             replication_factor=COPIES,
-            config={"min.insync.replicas": str(COPIES)},
+            config=SAFE,
         )
 
     def _disabled(self, name: str) -> Problem | None:
