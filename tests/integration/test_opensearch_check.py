@@ -53,12 +53,12 @@ def denied(path: str, body: bytes, passed: Pass) -> Answer:
 
 
 def test_nothing_is_said_and_nothing_is_created(scene: Scenario, ground: OpenSearchGround) -> None:
-    assert said(scene) == []
+    assert said(scene) == said(scene, "warning") == []
     assert not ground.exists(scene.topic) and not ground.exists(LEDGER)
     assert scene.run().outcome == "done"
     documents = ground.ask("GET", f"{scene.topic}/_count")["count"]
     entries = ground.ask("GET", f"{LEDGER}/_count")["count"]
-    assert said(scene) == [] and documents == 50
+    assert said(scene) == said(scene, "warning") == [] and documents == 50
     ground.ask("POST", "_refresh")
     assert ground.ask("GET", f"{scene.topic}/_count")["count"] == documents
     assert ground.ask("GET", f"{LEDGER}/_count")["count"] == entries
@@ -87,6 +87,14 @@ def test_blocks_of_the_index_and_of_the_ledger_are_named(scene: Scenario, ground
         assert any("read_only_allow_delete" in finding.what and name in finding.what for finding in said(scene))
         ground.ask("PUT", f"{name}/_settings", {"index.blocks.read_only_allow_delete": None})
     assert said(scene) == []
+
+
+def test_an_index_without_a_replica_is_a_warning(scene: Scenario, ground: OpenSearchGround) -> None:
+    assert scene.run().outcome == "done"
+    for name in (scene.topic, LEDGER):
+        ground.ask("PUT", f"{name}/_settings", {"index.number_of_replicas": 0})
+    found = said(scene, "warning")
+    assert len(found) == 3 and all("replication factor 1" in finding.what for finding in found), found
 
 
 def test_a_disk_without_room_for_another_shard_is_named(scene: Scenario, ground: OpenSearchGround) -> None:

@@ -15,9 +15,20 @@ from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import LEDGER, Indexes, partitions_of, problem_of
 from kafka_replication.opensearch.journal import BLOCKS, INDEX
 from kafka_replication.opensearch.standing import OpenSearchStanding
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic, without_description
+from kafka_replication.planning.snapshot import (
+    PartitionOffsets,
+    Problem,
+    Snapshot,
+    Topic,
+    TopicDefaults,
+    without_description,
+)
 from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import ToCreate
+
+DEFAULT_REPLICAS = 1
+# What Kafka calls so: a write is acknowledged by all copies in sync, and only one of these becomes the primary.
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 
 class OpenSearchCatalogue:
@@ -41,6 +52,7 @@ class OpenSearchCatalogue:
             target={name: topic for name, topic in there.items() if name != aside},
             ledger=self._ledger_topics(),
             quarantine=there.get(aside),
+            defaults=TopicDefaults(DEFAULT_REPLICAS + 1, SAFE),
         )
 
     def _described(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -58,10 +70,16 @@ class OpenSearchCatalogue:
     def _ledger_topics(self) -> dict[str, Topic]:
         if not self._ledger.exists():
             return {}
-        id_ = self._indexes.id(INDEX) or ""
+        settings = (self._indexes.described(INDEX) or {"settings": {}})["settings"]
         offsets = dict.fromkeys(range(LEDGER_PARTITIONS), PartitionOffsets(0, 0, 0))
         return {
-            name: Topic(name=name, topic_id=f"{id_}/{name}", partitions=offsets, replication_factor=2, config={})
+            name: Topic(
+                name=name,
+                topic_id=f"{settings.get('index.uuid', '')}/{name}",
+                partitions=offsets,
+                replication_factor=_factor(settings),
+                config=SAFE,
+            )
             for name in LEDGER
         }
 
@@ -82,8 +100,8 @@ class OpenSearchCatalogue:
             name=name,
             topic_id=settings["index.uuid"],
             partitions={number: PartitionOffsets(0, end, end) for number, end in ends.items()},
-            replication_factor=int(settings.get("index.number_of_replicas", 0)) + 1,
-            config={"min.insync.replicas": "2", **settings},  # a write is acknowledged by all replicas in sync
+            replication_factor=_factor(settings),
+            config={**SAFE, **settings},
             problem=problem or _blocked(name, settings) or self._denied(name),
         )
 
@@ -135,6 +153,10 @@ class OpenSearchCatalogue:
         fields = there["mappings"].get("properties", {}) | mapping(topic.partitions)["properties"]
         problem = problem_of(index, {**there, "mappings": {**there["mappings"], "properties": fields}})
         return Refused(f"by a template: {problem.what}", problem.remedy) if problem else None
+
+
+def _factor(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("index.number_of_replicas", DEFAULT_REPLICAS)) + 1
 
 
 def _blocked(name: str, settings: Mapping[str, str]) -> Problem | None:
