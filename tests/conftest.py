@@ -100,15 +100,6 @@ def hbase(stack_folder: Path) -> HBaseServer:
     return server
 
 
-@pytest.fixture(scope="session")
-def hbase(stack_folder: Path) -> HBaseServer:
-    """A server that tests may kill if they start it again; they run one after the other."""
-    with locked(stack_folder, "hbase"):
-        server = HBaseServer("hbase", stack_folder)
-        server.start()
-    return server
-
-
 # Tests that ask for one of these share what only one process may have, or what takes long to start.
 GROUPS = {
     "own_cluster": "own cluster",
