@@ -54,9 +54,9 @@ class Outcome:
     refused: tuple[Failure, ...] = ()
 
 
-def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome:
+def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest: bool = False) -> Outcome:
     """Pure. Raises Fenced, NotAuthorized, Refused (the index is gone), and Unexpected for an answer that has not one
-    entry for each item: then nothing is known of any of them.
+    entry for each item: then nothing is known of any of them. ``newest`` as in `Bulk`.
     """
     entries = [next(iter(entry.values())) for entry in answer.get("items", ())]
     if len(entries) != len(items):
@@ -66,6 +66,8 @@ def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome
         status, error = int(entry.get("status", 0)), entry.get("error") or {}
         kind, reason = str(error.get("type", "")), _reason(error)
         if status in DONE or (status == 404 and not error):  # what was to be deleted is not there
+            continue
+        if status == CONFLICT and newest:  # it is there, or a newer one of its key
             continue
         if status in PASSING or kind == BLOCK:
             again.append(sent)
@@ -100,7 +102,8 @@ def _reason(error: dict[str, Any]) -> str:
 @dataclass(slots=True, kw_only=True)
 class Bulk:
     """Writes documents of one index. What is refused for now is sent again in smaller requests, after pauses that grow,
-    for as long as ``stall_seconds`` pass without an acknowledgement.
+    for as long as ``stall_seconds`` pass without an acknowledgement. ``newest``: versions tell how new a record is, and
+    not whose it is, so that a conflict is no error.
     """
 
     client: Client
@@ -108,6 +111,7 @@ class Bulk:
     stall_seconds: float
     deadline: Deadline = NEVER
     pause: Callable[[float], None] = time.sleep
+    newest: bool = False
     waited: float = 0.0  # seconds in pauses
 
     def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
@@ -139,7 +143,7 @@ class Bulk:
             return Outcome(tuple(batch), error.what)
         except Answer as answer_:
             return self._as_a_whole(batch, answer_)
-        return judged(batch, json.loads(answer or "{}"), self.index)
+        return judged(batch, json.loads(answer or "{}"), self.index, newest=self.newest)
 
     def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome:
         if answer.status == 413 and len(batch) == 1:

@@ -9,6 +9,7 @@ from kafka_replication.config import Replication
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, ReplicationError, Unreachable
 from kafka_replication.model.keys import LEDGER_PARTITIONS
 from kafka_replication.model.rights import DenyRule
+from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import mapping
 from kafka_replication.opensearch.indexes import LEDGER, Indexes, partitions_of, problem_of
@@ -22,9 +23,9 @@ from kafka_replication.targets.port import ToCreate
 class OpenSearchCatalogue:
     """A `Catalogue`."""
 
-    def __init__(self, client: Client, ledger: OpenSearchLedger) -> None:
-        self._client, self._ledger = client, ledger
-        self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger)
+    def __init__(self, client: Client, ledger: OpenSearchLedger, shape: Shape = RECORDS) -> None:
+        self._client, self._ledger, self._shape = client, ledger, shape
+        self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger, shape)
 
     def cluster_id(self) -> str:
         return str(self._client.json("GET", "/")["cluster_uuid"])
@@ -74,7 +75,7 @@ class OpenSearchCatalogue:
 
     def _topic(self, name: str, there: Mapping[str, Any]) -> Topic:
         settings = {key: str(value) for key, value in there["settings"].items()}
-        problem = problem_of(name, there)
+        problem = problem_of(name, there, self._shape)
         ends = {} if problem else self._standing.ends_of(name, range(partitions_of(there)))
         return Topic(
             name=name,
@@ -94,7 +95,9 @@ class OpenSearchCatalogue:
         if topic.replication_factor is not None:
             settings["index.number_of_replicas"] = str(topic.replication_factor - 1)
         try:
-            self._client.json("PUT", path(topic.name), {"settings": settings, "mappings": mapping(topic.partitions)})
+            self._client.json(
+                "PUT", path(topic.name), {"settings": settings, "mappings": mapping(topic.partitions, self._shape)}
+            )
         except Answer as answer:
             if answer.kind != "resource_already_exists_exception":
                 raise Refused(f"{topic.name}: {answer.what}", f"correct target_topics; {SEE}") from answer

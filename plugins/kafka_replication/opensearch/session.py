@@ -8,80 +8,29 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Place, Position, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.ledger.placement import NewestByKey, Placement
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ForeignWriter
+from kafka_replication.model.errors import ForeignWriter, Refused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.targets import IDEMPOTENT
+from kafka_replication.model.targets import IDEMPOTENT, LATEST
 from kafka_replication.opensearch import quarantine
 from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
 from kafka_replication.opensearch.client import Client, path
-from kafka_replication.opensearch.documents import FIELD, Documents, NoDocument, Origin, ValueForm, failure_of
+from kafka_replication.opensearch.documents import FIELD, NoDocument, Origin, failure_of
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import EntryWriter, hits, refresh
+from kafka_replication.opensearch.shapes import Making
 from kafka_replication.opensearch.standing import Query, count, foreign, ours, within
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
-from kafka_replication.verification.digest import Fingerprint
 
 AT_ONCE = 2  # requests of one session that are under way
 REQUEST_BYTES = 4 << 20
 REQUEST_RECORDS = 1_000
 PAGE = 10_000
 SEVERAL = "the transform makes several records of it, and a document's id has only the offset"
-
-
-class Parts:
-    """The places of a chunk's records: at the offsets from its first to its last record, without those of records that
-    were set aside, which may be written there later.
-    """
-
-    def __init__(self, partition: int, *, digests: bool) -> None:
-        """Without ``digests`` nothing is left out."""
-        self._partition, self._digests = partition, digests
-        self._parts: list[tuple[int, int, int, Fingerprint | None]] = []  # first, last, count, digest
-        self._left_out: list[int] = []
-
-    def add(self, records: Sequence[Record]) -> None:
-        if self._digests:
-            for record in records:
-                self._add_one(record)
-        elif records:
-            first, _, number, _ = self._parts.pop() if self._parts else (records[0][0], 0, 0, None)
-            self._parts.append((first, records[-1][0], number + len(records), None))
-
-    def _add_one(self, record: Record) -> None:
-        offset = record[0]
-        if not self._parts or self._is_apart(self._parts[-1][1], offset):
-            self._parts.append((offset, offset, 0, Fingerprint()))
-        first, _, number, digest = self._parts[-1]
-        assert digest is not None
-        digest.add(*record[1:])
-        self._parts[-1] = (first, offset, number + 1, digest)
-
-    def _is_apart(self, last: int, offset: int) -> bool:
-        return offset != last + 1 and any(last < left < offset for left in self._left_out)
-
-    def leave_out(self, offset: int) -> None:
-        """The record at this offset is not written."""
-        self._left_out.append(offset)
-
-    def placement(self, digest: str) -> KafkaSegments:
-        """``digest`` covers all records."""
-        return KafkaSegments(
-            tuple(
-                Segment(
-                    partition=self._partition,
-                    first=first,
-                    last=last,
-                    count=number,
-                    digest=own.hexdigest() if own else digest,
-                )
-                for first, last, number, own in self._parts
-            )
-        )
 
 
 class ChunkWriter:
@@ -93,7 +42,7 @@ class ChunkWriter:
         self._ready: list[Item] = []
         self._bytes = 0
         self._under_way: deque[Future[tuple[Failure, ...]]] = deque()
-        self._parts = Parts(session.key.source.partition, digests=self.screen is not None)
+        self._parts = session.making.places(digests=self.screen is not None)
         self._last = -1
         self.sent = 0
         self.first: Record | None = None
@@ -128,17 +77,15 @@ class ChunkWriter:
         self._parts.leave_out(failure.offset)
 
     def write(self, records: Sequence[Record]) -> None:
-        encoded, leftovers = self._session.documents.encoded, self._session.leftovers
-        version, origin = self._session.version, self._session.origin
+        make, leftovers, version = self._session.making.item, self._session.leftovers, self._session.version
         for record in records:
             offset = record[0]
             if offset == self._last:
                 raise self._session.refused([Failure(offset, FailureKind.TRANSFORM, SEVERAL, "several_records")])
             try:
-                document = encoded(record)
+                one = make(record, version)
             except NoDocument as error:
                 raise self._session.refused([failure_of(record, error)]) from error
-            one = item(offset, origin.id(offset), version, document)
             self._ready.append(one)
             self._bytes += len(one.lines)
             self._last = offset
@@ -195,18 +142,18 @@ class OpenSearchSession:
         ledger: Ledger,
         writer: EntryWriter,
         bulk: Bulk,
-        form: ValueForm,
+        make: Callable[[Origin], Making],
         ids: Ids | None = None,
         aside: SetAside | None = None,
     ) -> None:
         self.key, self.ledger, self.transaction = key, ledger, writer
-        self._client, self._ids, self._aside, self._form = client, ids, aside, form
+        self._client, self._ids, self._aside, self._make = client, ids, aside, make
         self._indexes = Indexes(client)
         self._bulk = bulk
         self._pool: ThreadPoolExecutor | None = None
         self._position: Position | None = None
         self._chunk: ChunkWriter | None = None
-        self.documents = Documents(self.origin, form)
+        self._making: Making | None = None
         self.leftovers: set[int] = set()  # offsets of documents that an earlier session wrote and did not commit
 
     def fence(self) -> None:
@@ -216,8 +163,8 @@ class OpenSearchSession:
 
     def position(self) -> Position | None:
         self._position = self.ledger.position(self.key)
-        self.documents = Documents(self.origin, self._form)
         self.leftovers = set()
+        self._making = None
         if self._position is not None and self._ids is not None:
             refresh(self._client, self.key.target_topic)
             self.leftovers = self._not_committed(self._position)
@@ -240,6 +187,12 @@ class OpenSearchSession:
         return Origin.of(self.key, self._position.generation if self._position else 1)
 
     @property
+    def making(self) -> Making:
+        if self._making is None:
+            self._making = self._make(self.origin)
+        return self._making
+
+    @property
     def version(self) -> int:
         """Of the documents that this session writes: an earlier session cannot replace them any more."""
         assert self.transaction.session is not None, "not fenced"
@@ -258,6 +211,11 @@ class OpenSearchSession:
         self.refuse_foreign()
 
     def _is_there(self, offset: int) -> bool:
+        """True if the record of this offset is there, or where only the newest of a key is kept, one that is as new."""
+        if not self.making.takes_back:
+            refresh(self._client, self.key.target_topic)
+            as_new: Query = {"range": {f"{FIELD}.offset": {"gte": offset}}}
+            return count(self._client, self.key.target_topic, {"bool": {"filter": [*ours(self.origin), as_new]}}) > 0
         found = self._client.found("GET", path(self.key.target_topic, "_doc", self.origin.id(offset)), _source=False)
         return bool(found and found.get("found"))
 
@@ -316,22 +274,33 @@ class OpenSearchSession:
         place: Place = quarantine.place_of(aside.topic, self.key, aside.generation, failed.offset)
         placed = replace(failed, place=place)
         document = quarantine.document(self.key, aside.generation, record, placed)
-        bulk = replace(self._bulk, index=aside.topic)
+        bulk = replace(self._bulk, index=aside.topic, newest=False)
         if refused := bulk.write([item(failed.offset, quarantine.id_of(place), self.version, document)]):
             raise self.refused(refused)
         return placed
 
     def refusal(self, record: Record) -> Failure | None:
-        return self.documents.refusal(record)
+        return self.making.refusal(record)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._delete_leftovers(receipt)
-        self.ledger.write(self.transaction, self.key, replace(receipt, promise=IDEMPOTENT))
+        if isinstance(placement := receipt.placement, NewestByKey):
+            receipt = replace(receipt, promise=LATEST, superseded=receipt.count - placement.keys)
+        else:
+            receipt = replace(receipt, promise=IDEMPOTENT)
+        self.ledger.write(self.transaction, self.key, receipt)
         self.move(position, begun=True)
 
     def _delete_leftovers(self, receipt: Receipt) -> None:
         """Delete what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
         left = [offset for offset in sorted(self.leftovers) if offset in receipt.range]
+        if left and not self.making.takes_back:
+            raise Refused(
+                f"{self.key.source}: an attempt that died has written the record at offset {left[0]}, which is left out"
+                " now, and what it replaced at its key is gone",
+                "set filter, transform or failures back to what they were; or reset the topic, and copy it to a new"
+                " index",
+            )
         self._bulk.write([deletion(offset, self.origin.id(offset), self.version) for offset in left])
         self.leftovers.difference_update(left)
 
