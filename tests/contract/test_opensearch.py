@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_replication.conformance import ledger, sink, transaction
+from kafka_replication.conformance import latest, ledger, sink, transaction
 from kafka_replication.conformance.ground import opened
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink import SinkCase
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.targets import LATEST
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.targets.journal import MOST_IN_TAIL, Head
 from stack.opensearch_server import OpenSearchServer
@@ -32,6 +33,13 @@ def ground(opensearch: OpenSearchServer) -> OpenSearchGround:
 
 @pytest.mark.parametrize("check", sink.PROMISED[OpenSearchTarget.promise], ids=lambda check: check.__name__)
 def test_sink(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> None:
+    check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", [*sink.PROMISED["latest"], *latest.ALL], ids=lambda check: check.__name__)
+def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], opensearch: OpenSearchServer) -> None:
+    ground = OpenSearchGround.of(opensearch, LATEST)
+    ground.forget_ledger()
     check(SinkCase(ground))
 
 

@@ -5,8 +5,8 @@ brought receipts of format 2, the files of `NOTES` by the version that brought t
 `SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
 the one that brought filters and transforms, `SPREAD_DELIVERED_1` by the one that brought delivery profiles for other
 partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside, ``handled-given-back`` by the one in
-which a record that is set aside again is decided again, ``receipt-idempotent`` by the one that writes to OpenSearch. Every release has to read them. Never change a file or a value
-here; a new format gets new files.
+which a record that is set aside again is decided again, ``receipt-idempotent`` by the one that writes to OpenSearch, ``receipt-newest-by-key`` and ``verified-superseded`` by the one with the shape `latest`.
+Every release has to read them. Never change a file or a value here; a new format gets new files.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kafka_replication.ledger.entries import (
 from kafka_replication.ledger.placement import (
     KafkaPartitions,
     KafkaSegments,
+    NewestByKey,
     Part,
     Spread,
 )
@@ -260,6 +261,20 @@ SPREAD_2: dict[str, Entry] = {
 }
 # A field that came with targets that have no transactions.
 IDEMPOTENT_2: dict[str, Entry] = {"receipt-idempotent": replace(RECEIPT, promise="idempotent")}
+# A placement and a field that came with targets that keep the newest record of each key.
+LATEST_1: dict[str, Entry] = {
+    "verified-superseded": Verified(
+        generation=1, coverage=covered((5, 12)), level="digest", run_id="run-1", time=TIME, superseded=4
+    )
+}
+LATEST_2: dict[str, Entry] = {
+    "receipt-newest-by-key": replace(
+        RECEIPT,
+        placement=NewestByKey(partition=3, first=5, last=11, keys=2, digest=DIGEST),
+        promise="latest",
+        superseded=4,
+    )
+}
 GOLDEN: dict[int, dict[str, Entry]] = {
     1: {
         **POSITIONS,
@@ -270,8 +285,9 @@ GOLDEN: dict[int, dict[str, Entry]] = {
         **SPREAD_1,
         **DELIVERED_1,
         **SPREAD_DELIVERED_1,
+        **LATEST_1,
     },
-    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2, **IDEMPOTENT_2},
+    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2, **IDEMPOTENT_2, **LATEST_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from kafka_replication.config.sections.topics import Documents
+from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.documents import mapping
 from kafka_replication.opensearch.journal import INDEX, IndexShelf
@@ -29,15 +30,23 @@ class OfAnyBytes(OpenSearchTarget):
         super().__init__(replace(settings, documents=Documents(value="base64")), deadline)
 
 
+class NewestOfAnyBytes(OpenSearchTarget):
+    """The same with ``shape: latest``."""
+
+    def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
+        super().__init__(replace(settings, documents=Documents(value="base64"), shape=LATEST), deadline)
+
+
 @dataclass
 class OpenSearchGround(JournalGround):
     url: str
     kind: TargetKind = OfAnyBytes
     server: OpenSearchServer | None = None
+    shape: Shape = RECORDS
 
     @classmethod
-    def of(cls, server: OpenSearchServer) -> OpenSearchGround:
-        return cls(server.url, server=server)
+    def of(cls, server: OpenSearchServer, shape: Shape = RECORDS) -> OpenSearchGround:
+        return cls(server.url, NewestOfAnyBytes if shape == LATEST else OfAnyBytes, server, shape)
 
     def go_away(self) -> None:
         assert self.server is not None
@@ -61,7 +70,7 @@ class OpenSearchGround(JournalGround):
 
     def create(self, topic: str, partitions: int = 1) -> None:
         settings = {"index": {"number_of_replicas": 0}}
-        self.ask("PUT", topic, {"settings": settings, "mappings": mapping(partitions)})
+        self.ask("PUT", topic, {"settings": settings, "mappings": mapping(partitions, self.shape)})
 
     def delete(self, topic: str) -> None:
         self.ask("DELETE", topic)

@@ -255,9 +255,18 @@ def test_the_reference_has_every_key_with_a_meaning() -> None:
 def test_documents_belong_to_a_target_that_has_them() -> None:
     target = {"connection": "b", "type": "opensearch", "documents": {"value": "base64"}}
     assert replication(target=target).target.documents.value == "base64"
+    for wrong, named in (({**target, "type": "kafka"}, "documents is for 'type: opensearch'"),):
+        with pytest.raises(ValidationError, match=named):
+            replication(target=wrong)
+
+
+def test_the_newest_record_of_each_key_belongs_to_a_target_that_keeps_it() -> None:
+    latest = {"connection": "b", "shape": "latest", "partitioner": "crc32"}
+    assert replication(target={**latest, "type": "opensearch"}).target.partitioner == "crc32"
     for wrong, named in (
-        ({**target, "type": "kafka"}, "documents is for 'type: opensearch'"),
-        ({**target, "documents": {"shape": "latest"}}, "latest .* is not there yet"),
+        (latest, "a Kafka topic keeps every record"),
+        ({**latest, "type": "tests.folder_target.target:FolderTarget"}, "is not known of"),
+        ({**latest, "type": "opensearch", "shape": "records"}, "partitioner is for 'shape: latest' only"),
     ):
         with pytest.raises(ValidationError, match=named):
             replication(target=wrong)

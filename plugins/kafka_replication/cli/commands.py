@@ -26,7 +26,7 @@ from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.config.values.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.targets import EARLY, IDEMPOTENT
+from kafka_replication.model.targets import EARLY, TRANSACTIONAL
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
@@ -245,7 +245,7 @@ def status(
             "partitions": [row.as_json() for row in rows],
         }
         died = (str(one) for one in recent[:1] if one.died)
-        early = [f"NOTE {EARLY}"] if run.clusters.promise == IDEMPOTENT else []
+        early = [f"NOTE {EARLY}"] if run.clusters.promise != TRANSACTIONAL else []
         lines = [*map(str, at_work), *died, status_table(rows), *early, *(f"PROBLEM {line}" for line in wrong)]
         return document, "\n".join(lines), int(bool(wrong))
 

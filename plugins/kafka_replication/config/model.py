@@ -35,7 +35,7 @@ from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
-from kafka_replication.model.targets import KAFKA, TARGETS
+from kafka_replication.model.targets import KAFKA, LATEST, TARGETS
 
 __all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[
@@ -270,6 +270,7 @@ class Replication(Section):
             "failures": self.failures.policies,
             "pipeline": (combinations.CHANGED if self.pipeline else combinations.NONE,),
             "target.type": (self.target.type,) if self.target.type in TARGETS else (),
+            "target.shape": (self.target.shape,),
         }
 
     @property
@@ -283,6 +284,13 @@ class Replication(Section):
     def quarantine_topic(self) -> str:
         """The topic on the target for the records that are set aside."""
         return self.failures.topic or f"{names.QUARANTINE_PREFIX}{self.name}"
+
+    @property
+    def adds_partitions(self) -> bool:
+        """True if target topics get the partitions that the source gets. Where the newest record of each key is kept,
+        they do not: keys would move, and offsets of two partitions have no order.
+        """
+        return self.target_topics.partitions == "follow" and self.placing.keeps and self.target.shape != LATEST
 
     @property
     def placing(self) -> Partitioning:

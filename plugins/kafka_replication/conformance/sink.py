@@ -104,7 +104,9 @@ Check = Callable[[SinkCase], None]
 # acknowledged: readers may see records of a chunk before its commit; repeating the chunk doubles them; none is lost.
 # leader: as acknowledged, but records that only their leader had are lost with it.
 # none: any record may be lost.
-Guarantee = Literal["transactional", "idempotent", "acknowledged", "leader", "none"]
+# latest: as idempotent, about the newest record of each key. Where a record is, its key tells; and what was written and
+# is not committed cannot be taken back.
+Guarantee = Literal["transactional", "idempotent", "latest", "acknowledged", "leader", "none"]
 
 
 def records(count: int, first: int = 0) -> list[Record]:
@@ -408,10 +410,17 @@ IDEMPOTENT: list[Check] = [
     what_is_written_again_without_some_records_has_them_no_more,
     a_replaced_session_cannot_change_what_its_successor_wrote,
 ]
+_OF_RECORDS = (
+    the_placement_says_where_the_records_are,
+    the_verifier_reads_what_was_written,
+    what_is_written_again_without_some_records_has_them_no_more,
+)
+LATEST: list[Check] = [check for check in IDEMPOTENT if check not in _OF_RECORDS]  # `latest` has more
 TRANSACTIONAL: list[Check] = [*_ONCE, what_is_not_committed_is_not_there]
 PROMISED: Mapping[Guarantee, Sequence[Check]] = {
     "transactional": TRANSACTIONAL,
     "idempotent": IDEMPOTENT,
+    "latest": LATEST,
     "acknowledged": ACKNOWLEDGED,
     "leader": LEADER,
     "none": NONE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
-from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Placement
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, NewestByKey, Placement
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -70,6 +70,8 @@ class Chunk:
                 return max((segment.last + 1 for segment in segments), default=0)
             case KafkaPartitions(by, parts) if by.name == KEEP:
                 return max((part.until for part in parts), default=0)
+            case NewestByKey(last=last):
+                return last + 1
         return 0
 
     def moved(self, position: Position) -> Position:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any
 
 from kafka_replication.config import PipelineDefinition
@@ -15,10 +16,12 @@ from kafka_replication.config.values.expression import parse
 from kafka_replication.config.values.names import PROVENANCE
 from kafka_replication.copying.functions import hash_of, imported, transforming
 from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
-from kafka_replication.ledger.entries import Transform
+from kafka_replication.ledger.entries import Receipt, Transform
 from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.newest import Change
 
 # Changes when the same definition would give other records than before. It is a part of every hash.
 VERSION = 1
@@ -44,6 +47,17 @@ class Pipeline:
             except StepFailed as failure:
                 raise _refusal(record, origin, name, failure) from None
         return records
+
+
+def change_of(pipeline: Pipeline | None, key: PartitionKey, receipt: Receipt) -> Change | None:
+    """The function that makes the records of a chunk anew from the source's. None: the chunk was copied with another
+    filter or transform than this ``pipeline``.
+    """
+    if receipt.transform != (pipeline.identity if pipeline else None):
+        return None
+    if pipeline is None:
+        return lambda record: (record,)
+    return partial(pipeline.outputs, origin=Origin(receipt.ids.source_cluster, key.source.topic, key.source.partition))
 
 
 def load(definition: PipelineDefinition) -> Pipeline | None:

@@ -47,6 +47,7 @@ class AuditRow(PartitionRow, FromUntil):
     not_at_source: int
     lost_in_delivery: int
     duplicates: int
+    superseded: int
     quarantined: int
     skipped: int
     retried: int

@@ -143,6 +143,7 @@ class RangeRow(PartitionRow, FromUntil):
     """One range of a run. ``until - from`` is the sum of ``copied``, ``copied_before``, ``filtered``, ``quarantined``,
     ``skipped``, ``lost_in_delivery``, ``not_visible``, ``lost`` and ``missing``; docs/words.md explains each.
 
+    ``superseded`` of the copied records are not found, because a newer one of their key is there (`shape: latest`).
     ``written`` counts the records of ``copied`` on the target, ``digest_ok`` is null if no digest was compared, and
     ``watermark`` if it did not move. ``bytes`` and ``seconds`` are those of this run's copy, ``engines`` those that
     wrote it.
@@ -156,6 +157,7 @@ class RangeRow(PartitionRow, FromUntil):
     skipped: int
     lost_in_delivery: int
     duplicates: int
+    superseded: int
     not_visible: int
     lost: int
     missing: int
@@ -172,7 +174,8 @@ class RunDocument(TypedDict):
 
     ``gaps`` has all approved gaps of the replication, ``removed`` says which copies are no longer on the target.
     ``verified_by`` is the weakest way of reading back (``digest``, ``count``, ``none``), ``delivery`` the weakest
-    profile. ``promise`` is that of the target: with ``idempotent`` readers may see records before they are committed.
+    profile. ``promise`` is that of the target: unless it is ``transactional``, readers may see records before they are
+    committed.
     """
 
     replication: str

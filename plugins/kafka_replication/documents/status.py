@@ -79,6 +79,7 @@ class StatusRow(PartitionRow):
     delivery: Delivery
     lost_in_delivery: int
     duplicates: int
+    superseded: int
     lost: int
     quarantined: int
     skipped: int

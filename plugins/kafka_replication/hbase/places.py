@@ -20,12 +20,14 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, size_of
+from kafka_replication.targets.chunk_places import Parts
 from kafka_replication.targets.idempotent import refused
 
 
 class TablePlaces:
     """A `Places`. A later session's rows stay because an earlier one's cells are older."""
 
+    takes_back = True
     several = "the transform makes several records of it, and a row's key has only the offset"
     remedy = "let failures.too_large set it aside, or raise hbase.client.keyvalue.maxsize and that of the servers"
 
@@ -55,6 +57,9 @@ class TablePlaces:
             for row, cells in self._scans.origins(span)
             if self._origin.owns(row, cells) and not is_gone(cells)
         }
+
+    def of_chunk(self, *, digests: bool) -> Parts:
+        return Parts(self._key.source.partition, digests=digests)
 
     def placed(self, record: Record, number: int) -> Item:
         return Item(record[0], self._rows.put(record, number), size_of(record) + OVERHEAD)

@@ -158,7 +158,7 @@ class Verified(LedgerEntry):
 
     KIND = "verified"
     FORMAT = 1
-    OPTIONAL = frozenset({"delivery", "duplicates", "judged_until", "lost_in_delivery", "receipts_from"})
+    OPTIONAL = frozenset({"delivery", "duplicates", "judged_until", "lost_in_delivery", "receipts_from", "superseded"})
 
     generation: Number
     coverage: JsonCoverage
@@ -170,6 +170,7 @@ class Verified(LedgerEntry):
     lost_in_delivery: Number = 0
     duplicates: Number = 0
     judged_until: Number | None = None  # target offset below which every record is explained
+    superseded: Number = 0  # records that were read back where a newer one of their key was found
     extra: Extra = field(default_factory=dict, hash=False)
 
 
@@ -284,7 +285,17 @@ class Receipt(LedgerEntry):
     KIND = "receipt"
     FORMAT = 2
     OPTIONAL = frozenset(
-        {"after", "delivery", "duplicates", "failures", "lost_in_delivery", "promise", "sources", "throttled"}
+        {
+            "after",
+            "delivery",
+            "duplicates",
+            "failures",
+            "lost_in_delivery",
+            "promise",
+            "sources",
+            "superseded",
+            "throttled",
+        }
     )
 
     generation: Number
@@ -310,7 +321,8 @@ class Receipt(LedgerEntry):
     duplicates: Number = 0
     failures: tuple[FailedRecord, ...] = ()
     sources: Number | None = None  # None: as many as ``count``
-    promise: Promise = TRANSACTIONAL  # of the target. idempotent: readers may have seen the chunk before this receipt
+    promise: Promise = TRANSACTIONAL  # of the target. Without it readers may have seen the chunk before this receipt
+    superseded: Number = 0  # of ``count``, the records that readers do not find: a newer one of their key is there
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -94,6 +94,28 @@ class KafkaPartitions:
     kind: Literal["kafka-partitions"] = field(default="kafka-partitions", repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestByKey:
+    """The place of a chunk on a target that keeps the newest record of each key: at its keys. Of a chunk with records.
+
+    ``partition`` is the source's, ``first`` and ``last`` are the offsets of its first and last record. ``keys`` is the
+    number of different keys, ``digest`` that of the newest record of each, by offset.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    partition: Number
+    first: Number
+    last: Number
+    keys: Number
+    digest: str
+    kind: Literal["newest-by-key"] = field(default="newest-by-key", repr=False)
+
+    @property
+    def offsets(self) -> OffsetRange:
+        return OffsetRange(self.first, self.last + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class UnknownPlacement:
     """A placement of a ``kind`` that this version does not know. ``content`` is kept unchanged."""
@@ -102,17 +124,17 @@ class UnknownPlacement:
     content: Mapping[str, Any] = field(hash=False)
 
 
-Placement = KafkaSegments | KafkaPartitions | UnknownPlacement
+Placement = KafkaSegments | KafkaPartitions | NewestByKey | UnknownPlacement
 
 
 def _kind(content: Any) -> str | None:
     """The kind of placement of this JSON: a known one is read strictly, another one is kept unchanged."""
     match content:
-        case {"kind": ("kafka-segments" | "kafka-partitions") as kind}:
+        case {"kind": ("kafka-segments" | "kafka-partitions" | "newest-by-key") as kind}:
             return str(kind)
         case {"kind": str()}:
             return "unknown"
-        case KafkaSegments() | KafkaPartitions():
+        case KafkaSegments() | KafkaPartitions() | NewestByKey():
             return content.kind
         case UnknownPlacement():
             return "unknown"
@@ -130,6 +152,7 @@ def _as_kept(placement: UnknownPlacement) -> dict[str, Any]:
 JsonPlacement = Annotated[
     Annotated[KafkaSegments, Tag("kafka-segments")]
     | Annotated[KafkaPartitions, Tag("kafka-partitions")]
+    | Annotated[NewestByKey, Tag("newest-by-key")]
     | Annotated[UnknownPlacement, PlainValidator(_kept), PlainSerializer(_as_kept), Tag("unknown")],
     Discriminator(_kind),
 ]
@@ -162,11 +185,16 @@ class Spread:
 
 
 def parts_of(placement: Placement, what: str) -> tuple[Part, ...]:
-    """Raises LedgerUnreadable, which names ``what``, for a kind of placement that this version does not know."""
+    """The parts of the target's partitions that have its records; none where they are found by their keys.
+
+    Raises LedgerUnreadable, which names ``what``, for a kind of placement that this version does not know.
+    """
     match placement:
         case KafkaPartitions(parts=parts):
             return parts
         case KafkaSegments(segments):
             return tuple(segment.part for segment in segments)
+        case NewestByKey():
+            return ()
         case UnknownPlacement(kind):
             raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)

@@ -13,9 +13,18 @@ from typing import Final, Literal
 
 from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
 from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
-from kafka_replication.model.targets import HBASE, OPENSEARCH, TARGETS
+from kafka_replication.model.targets import HBASE, LATEST, OPENSEARCH, SHAPES, TARGETS, WITH_LATEST
 
-Axis = Literal["delivery", "partitioning", "on_existing_target", "copy.engine", "failures", "pipeline", "target.type"]
+Axis = Literal[
+    "delivery",
+    "partitioning",
+    "on_existing_target",
+    "copy.engine",
+    "failures",
+    "pipeline",
+    "target.type",
+    "target.shape",
+]
 CHANGED: Final = "filter, transform or exclude_from"  # a pipeline that leaves out or changes records
 NONE: Final = "none"
 
@@ -29,6 +38,7 @@ AXES: Final[Mapping[Axis, tuple[str, ...]]] = {
     "failures": ("fail", "quarantine", "skip"),
     "pipeline": (NONE, CHANGED),
     "target.type": tuple(TARGETS),
+    "target.shape": SHAPES,
 }
 Choice = tuple[Axis, frozenset[str]]
 
@@ -102,6 +112,12 @@ RULES: Final[tuple[Rule, ...]] = (
         other=_DOCUMENTS,
         why="documents or rows of others could not be told from lost or changed ones of ours",
         instead="write 'on_existing_target: refuse', and to an index or table of its own",
+    ),
+    Rule(
+        one=("target.shape", frozenset({LATEST})),
+        other=_all_but("target.type", *WITH_LATEST),
+        why="a Kafka topic keeps every record until it compacts them by itself",
+        instead="remove 'shape', and write 'target_topics: {config: {cleanup.policy: compact}}'",
     ),
     Rule(
         one=_BATCHES,

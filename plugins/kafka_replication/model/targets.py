@@ -16,13 +16,26 @@ TARGETS: Final[Mapping[str, str]] = {
     HBASE: "kafka_replication.hbase.target:HBaseTarget",
 }
 
-# What a kind of target promises. transactional: readers see a chunk's records, its receipt and the new position
-# together, or nothing of them. idempotent: readers may see records of a chunk before its commit; writing it again
-# changes nothing, and a copier that was replaced cannot change what its successor wrote.
-Promise = Literal["transactional", "idempotent"]
+# What a target keeps. records: every record, each at a place of its own. latest: for each key its newest record.
+Shape = Literal["records", "latest"]
+RECORDS: Final = "records"
+LATEST: Final = "latest"
+SHAPES: Final[tuple[Shape, ...]] = (RECORDS, LATEST)
+WITH_LATEST: Final = frozenset({OPENSEARCH})  # the kinds of targets that can keep the newest records only
+
+# What a target promises. transactional: readers see a chunk's records, its receipt and the new position together, or
+# nothing of them. idempotent: readers may see records of a chunk before its commit; writing it again changes nothing,
+# and a copier that was replaced cannot change what its successor wrote. latest: the same about the newest record of
+# each key; older ones are not there, and what was written and not committed cannot be taken back.
+Promise = Literal["transactional", "idempotent", "latest"]
 TRANSACTIONAL: Final = "transactional"
 IDEMPOTENT: Final = "idempotent"
-EARLY: Final = "the target is idempotent, not transactional: its readers may see records before they are committed"
+EARLY: Final = "the target is not transactional: its readers may see records before they are committed"
+
+
+def promised(promise: Promise, shape: Shape) -> Promise:
+    """The promise of a target of this shape, of a kind that promises so much about records."""
+    return LATEST if shape == LATEST else promise
 
 
 def module_of(kind: str) -> str:

@@ -46,9 +46,9 @@ def deletion(offset: int, id_: str, version: int) -> Item:
     return Item(offset, action.encode())
 
 
-def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome[Item]:
+def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest: bool = False) -> Outcome[Item]:
     """Pure. Raises Fenced, NotAuthorized, Refused (the index is gone), and Unexpected for an answer that has not one
-    entry for each item: then nothing is known of any of them.
+    entry for each item: then nothing is known of any of them. ``newest`` as in `Bulk`.
     """
     entries = [next(iter(entry.values())) for entry in answer.get("items", ())]
     if len(entries) != len(items):
@@ -58,6 +58,8 @@ def judged(items: Sequence[Item], answer: dict[str, Any], index: str) -> Outcome
         status, error = int(entry.get("status", 0)), entry.get("error") or {}
         kind, reason = str(error.get("type", "")), _reason(error)
         if status in DONE or (status == 404 and not error):  # what was to be deleted is not there
+            continue
+        if status == CONFLICT and newest:  # it is there, or a newer one of its key
             continue
         if status in PASSING or kind == BLOCK:
             again.append(sent)
@@ -91,11 +93,14 @@ def _reason(error: dict[str, Any]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Bulk:
-    """Writes documents of one index."""
+    """Writes documents of one index. ``newest``: versions tell how new a record is, not whose it is: a conflict is no
+    error.
+    """
 
     client: Client
     index: str
     resend: Resend
+    newest: bool = False
 
     def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
         """Write them all. Returns the refused ones. Raises Stalled or NotReady, which name what was waited for, and the
@@ -113,7 +118,7 @@ class Bulk:
             return Outcome(tuple(batch), error.what, blocked=BLOCK in error.what)
         except Answer as answer_:
             return self._as_a_whole(batch, answer_)
-        return judged(batch, json.loads(answer or "{}"), self.index)
+        return judged(batch, json.loads(answer or "{}"), self.index, newest=self.newest)
 
     def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
         if answer.status == 413 and len(batch) == 1:

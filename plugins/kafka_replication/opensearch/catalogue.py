@@ -9,8 +9,9 @@ from kafka_replication.config import Replication
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, ReplicationError, Unreachable
 from kafka_replication.model.keys import LEDGER_PARTITIONS
 from kafka_replication.model.rights import DenyRule
+from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
-from kafka_replication.opensearch.documents import mapping
+from kafka_replication.opensearch.documents import ValueForm, mapping
 from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import LEDGER, Indexes, partitions_of, problem_of
 from kafka_replication.opensearch.journal import BLOCKS, INDEX
@@ -34,9 +35,9 @@ SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 class OpenSearchCatalogue:
     """A `Catalogue`."""
 
-    def __init__(self, client: Client, ledger: JournalLedger) -> None:
-        self._client, self._ledger = client, ledger
-        self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger)
+    def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
+        self._client, self._ledger, self._shape = client, ledger, shape
+        self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger, form, shape)
         self._foresight = Foresight(client)
 
     def cluster_id(self) -> str:
@@ -94,7 +95,7 @@ class OpenSearchCatalogue:
 
     def _topic(self, name: str, there: Mapping[str, Any]) -> Topic:
         settings = {key: str(value) for key, value in there["settings"].items()}
-        problem = problem_of(name, there)
+        problem = problem_of(name, there, self._shape)
         ends = {} if problem else self._standing.ends_of(name, range(partitions_of(there)))
         return Topic(
             name=name,
@@ -118,14 +119,16 @@ class OpenSearchCatalogue:
         if topic.replication_factor is not None:
             settings["index.number_of_replicas"] = str(topic.replication_factor - 1)
         try:
-            self._client.json("PUT", path(topic.name), {"settings": settings, "mappings": mapping(topic.partitions)})
+            self._client.json(
+                "PUT", path(topic.name), {"settings": settings, "mappings": mapping(topic.partitions, self._shape)}
+            )
         except Answer as answer:
             if answer.kind != "resource_already_exists_exception":
                 raise Refused(f"{topic.name}: {answer.what}", f"correct target_topics; {SEE}") from answer
 
     def add_partitions(self, name: str, partitions: int) -> None:
         try:
-            self._client.json("PUT", path(name, "_mapping"), mapping(partitions))
+            self._client.json("PUT", path(name, "_mapping"), mapping(partitions, self._shape))
         except Answer as answer:
             raise self._client.refused(answer) from answer
 

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.sinks.port import Record
 
 FIELD: Final = "kafka"
@@ -35,14 +36,18 @@ FIELDS: Final[dict[str, Any]] = {
         "offset": {"type": "long"},
         "timestamp": {"type": "date", "format": "epoch_millis"},
         "key": _KEYWORD,
+        "tombstone": {"type": "boolean"},
         "headers": {"properties": {"name": _KEYWORD, "value": _KEYWORD}},
     },
 }
 
 
-def mapping(partitions: int) -> dict[str, Any]:
+def mapping(partitions: int, shape: Shape = RECORDS) -> dict[str, Any]:
     """The mapping of an index that is made for a topic of so many partitions."""
-    return {"_meta": {ABOUT: {"partitions": partitions}}, "properties": {FIELD: FIELDS}}
+    about: dict[str, Any] = {"partitions": partitions}
+    if shape != RECORDS:
+        about["shape"] = shape
+    return {"_meta": {ABOUT: about}, "properties": {FIELD: FIELDS}}
 
 
 class NoDocument(ValueError):
@@ -111,12 +116,24 @@ def failure_of(record: Record, error: NoDocument) -> Failure:
     return Failure(record[0], FailureKind.REFUSED, f"it cannot be a document: {error}", "not_a_document")
 
 
-def decoded(document: bytes) -> Record:
-    """The record of a document, as it was. Raises ValueError if the document is none of ours."""
+def _about(document: bytes) -> tuple[int, dict[str, Any]]:
+    """Where our field begins, and what it says."""
     begin = document.rfind(_BEGIN)  # inside of its strings a quotation mark has a backslash, so this is the field
     if begin < 0:
         raise ValueError("no field of ours")
-    about = json.loads(document[begin + len(_BEGIN) - 1 : -1])
+    return begin, json.loads(document[begin + len(_BEGIN) - 1 : -1])
+
+
+def origin_of(document: bytes) -> Origin:
+    """The origin of a document. Raises ValueError, KeyError, TypeError if it is none of ours."""
+    _, about = _about(document)
+    source = TopicPartition(str(about["topic"]), int(about["partition"]))
+    return Origin(str(about["replication"]), int(about["generation"]), source)
+
+
+def decoded(document: bytes) -> Record:
+    """The record of a document, as it was. Raises ValueError if the document is none of ours."""
+    begin, about = _about(document)
     key = _bytes(about, "key") if "key" in about or "key64" in about else None
     headers = [(one["name"], _bytes(one, "value") if len(one) > 1 else None) for one in about.get("headers", ())]
     return int(about["offset"]), int(about.get("timestamp", -1)), key, _value(document, begin, about), headers or None

@@ -9,8 +9,9 @@ from typing import Any, Final
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
+from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Client, path
-from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS
+from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS, mapping
 from kafka_replication.planning.snapshot import Problem
 
 LEDGER: Final = (POSITIONS, RECEIPTS)  # both are in one index
@@ -72,9 +73,19 @@ def partitions_of(there: Mapping[str, Any]) -> int:
     return int(there["mappings"].get("_meta", {}).get(ABOUT, {}).get("partitions", 1))
 
 
-def problem_of(name: str, there: Mapping[str, Any]) -> Problem | None:
+def shape_of(there: Mapping[str, Any]) -> str:
+    return str(there["mappings"].get("_meta", {}).get(ABOUT, {}).get("shape", RECORDS))
+
+
+def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> Problem | None:
     """The reason why no record may be written to an index as it is; None if it may be."""
     settings, mappings = there["settings"], there["mappings"]
+    if (made := shape_of(there)) != shape:
+        return Problem(
+            f"{name} was made for 'shape: {made}', not for 'shape: {shape}': documents of both cannot be told apart",
+            "write to another index (topics.rename); one of your own, which has no documents yet, can be prepared: PUT"
+            f" {path(name, '_mapping')} {json.dumps(mapping(partitions_of(there), shape))}",
+        )
     for pipeline in PIPELINES:
         if settings.get(pipeline, "_none") != "_none":
             return Problem(
@@ -85,7 +96,7 @@ def problem_of(name: str, there: Mapping[str, Any]) -> Problem | None:
     source = mappings.get("_source", {})
     if source.get("enabled") is False or source.get("includes") or source.get("excludes"):
         return Problem(f"{name} does not store whole documents (_source)", "create an index that does")
-    missing = _missing_fields(mappings.get("properties", {}).get(FIELD, {}))
+    missing = _missing_fields(mappings.get("properties", {}).get(FIELD, {}), shape)
     if missing:
         wanted = json.dumps({"properties": {FIELD: FIELDS}})
         return Problem(
@@ -95,8 +106,8 @@ def problem_of(name: str, there: Mapping[str, Any]) -> Problem | None:
     return None
 
 
-def _missing_fields(there: Mapping[str, Any]) -> list[str]:
+def _missing_fields(there: Mapping[str, Any], shape: Shape) -> list[str]:
     """The fields by which records are found again that are missing, or of another type."""
     properties = there.get("properties", {})
-    needed = ("replication", "generation", "topic", "partition", "offset")
+    needed = ("replication", "generation", "topic", "partition", "offset", *(["tombstone"] if shape == LATEST else []))
     return [name for name in needed if properties.get(name, {}).get("type") != FIELDS["properties"][name]["type"]]

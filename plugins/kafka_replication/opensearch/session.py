@@ -1,8 +1,8 @@
-"""The places of records in an index: each is a document, whose version is the number of the session that wrote it."""
+"""The places of records in an index: each is a document, or the newest one of each key is (`shapes`)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position
@@ -12,25 +12,27 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch import quarantine
 from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
 from kafka_replication.opensearch.client import Client, path
-from kafka_replication.opensearch.documents import FIELD, Documents, NoDocument, Origin, ValueForm, failure_of
+from kafka_replication.opensearch.documents import FIELD, NoDocument, Origin, failure_of
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
+from kafka_replication.opensearch.shapes import Making
 from kafka_replication.opensearch.standing import Query, count, foreign, ours, within
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets.chunk_places import ChunkPlaces
 from kafka_replication.targets.idempotent import refused
 
 PAGE = 10_000
 
 
 class IndexPlaces:
-    """A `Places`. A later session's documents stay because an earlier one's version is lower (``external_gte``)."""
+    """A `Places`. ``make`` is called with the origin of the records, once the index has to be there."""
 
     several = "the transform makes several records of it, and a document's id has only the offset"
     remedy = "correct the mapping of the index or the record (a transform can), or let failures.refused set it aside"
 
-    def __init__(self, key: PartitionKey, client: Client, bulk: Bulk, form: ValueForm) -> None:
-        self._key, self._client, self._bulk, self._form = key, client, bulk, form
+    def __init__(self, key: PartitionKey, client: Client, bulk: Bulk, make: Callable[[Origin], Making]) -> None:
+        self._key, self._client, self._bulk, self._make = key, client, bulk, make
         self._indexes = Indexes(client)
         self.open(None)
 
@@ -39,8 +41,21 @@ class IndexPlaces:
         return self._bulk.resend.waited
 
     def open(self, position: Position | None) -> None:
-        origin = Origin.of(self._key, position.generation if position else 1)
-        self._origin, self._documents = origin, Documents(origin, self._form)
+        self._origin = Origin.of(self._key, position.generation if position else 1)
+        self._made: Making | None = None
+
+    @property
+    def _making(self) -> Making:
+        if self._made is None:
+            self._made = self._make(self._origin)
+        return self._made
+
+    @property
+    def takes_back(self) -> bool:
+        return self._making.takes_back
+
+    def of_chunk(self, *, digests: bool) -> ChunkPlaces:
+        return self._making.places(digests=digests)
 
     def check_ids(self, ids: Ids) -> None:
         self._indexes.check_ids(self._key, ids)
@@ -60,13 +75,12 @@ class IndexPlaces:
 
     def placed(self, record: Record, number: int) -> Item | Failure:
         try:
-            document = self._documents.encoded(record)
+            return self._making.item(record, number)
         except NoDocument as error:
             return failure_of(record, error)
-        return item(record[0], self._origin.id(record[0]), number, document)
 
     def refusal(self, record: Record) -> Failure | None:
-        return self._documents.refusal(record)
+        return self._making.refusal(record)
 
     def write(self, records: Sequence[Item]) -> tuple[Failure, ...]:
         return self._bulk.write(records)
@@ -75,8 +89,12 @@ class IndexPlaces:
         self._bulk.write([deletion(offset, self._origin.id(offset), number) for offset in offsets])
 
     def has(self, offset: int) -> bool:
-        id_ = self._origin.id(offset)
-        found = self._client.found("GET", path(self._key.target_topic, "_doc", id_), _source=False)
+        index = self._key.target_topic
+        if not self._making.takes_back:
+            refresh(self._client, index)
+            as_new: Query = {"range": {f"{FIELD}.offset": {"gte": offset}}}
+            return count(self._client, index, {"bool": {"filter": [*ours(self._origin), as_new]}}) > 0
+        found = self._client.found("GET", path(index, "_doc", self._origin.id(offset)), _source=False)
         return bool(found and found.get("found"))
 
     def foreign(self, written: OffsetRange | None) -> int:
@@ -88,7 +106,8 @@ class IndexPlaces:
         place: Place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)
         placed = replace(failed, place=place)
         document = quarantine.document(self._key, aside.generation, record, placed)
-        bulk = replace(self._bulk, index=aside.topic, resend=replace(self._bulk.resend, where=aside.topic))
+        resend = replace(self._bulk.resend, where=aside.topic)
+        bulk = replace(self._bulk, index=aside.topic, resend=resend, newest=False)
         if failures := bulk.write([item(failed.offset, quarantine.id_of(place), number, document)]):
             raise refused(self._key, failures, self.remedy)
         return placed

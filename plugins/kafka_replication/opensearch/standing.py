@@ -18,6 +18,7 @@ from kafka_replication.model.errors import GapFound, NotReady, ReplicationError
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import Answer, Client, path
 from kafka_replication.opensearch.documents import FIELD, Origin, ValueForm, decoded, sources
 from kafka_replication.opensearch.foresight import Foresight
@@ -89,16 +90,17 @@ def documents(client: Client, index: str, query: Query) -> Iterator[tuple[str, b
     while True:
         past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
         body: Query = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": size, "track_total_hits": False}
-        answer = _page(client, index, body)
-        page = list(sources(answer))
-        yield from page
-        if len(page) < size:
+        answer = page(client, index, body)
+        here = list(sources(answer))
+        yield from here
+        if len(here) < size:
             return
-        after = _decoded(*page[-1])[0]
+        after = _decoded(*here[-1])[0]
         size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // len(answer)))
 
 
-def _page(client: Client, index: str, body: Query) -> str:
+def page(client: Client, index: str, body: Query) -> str:
+    """The text of the answer to a search. Raises GapFound, NotReady."""
     try:
         answer = client.text("POST", path(index, "_search"), json.dumps(body).encode())
     except Answer as error:
@@ -115,8 +117,8 @@ class OpenSearchStanding(UnhiddenStanding):
 
     commit_takes = 0
 
-    def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json") -> None:
-        self._client, self._ledger, self._form = client, ledger, form
+    def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
+        self._client, self._ledger, self._form, self._shape = client, ledger, form, shape
 
     def ends_of(self, index: str, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition of an existing index."""
@@ -124,7 +126,7 @@ class OpenSearchStanding(UnhiddenStanding):
         return {number: self._place(TopicPartition(index, number)).end for number in partitions}
 
     def _place(self, at: TopicPartition) -> Place:
-        return Place(self._client, self._ledger, at)
+        return Place(self._client, self._ledger, at, newest=self._shape == LATEST)
 
     def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         ends, _ = self.ends(wanted)
@@ -159,17 +161,23 @@ class OpenSearchStanding(UnhiddenStanding):
 
 
 class Place:
-    """One partition of an index, as it was refreshed last."""
+    """One partition of an index, as it was refreshed last. With the ``newest`` record of each key alone, places of
+    superseded ones are empty, and documents of others are all that `content` gives: the rest is found by its keys.
+    """
 
-    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition, *, newest: bool = False) -> None:
         self._client, self._at = client, at
         key, position = ledger.writer_to(at)
+        self._newest_until = position.target_end if newest and position else None
         self._replication = ledger.journal.replication
         self._generation = position.generation if position else None
-        self._committed = NOTHING
+        self._committed = self._highest = NOTHING
         if key is not None and position is not None:
-            conditions = [*ours(Origin.of(key, position.generation)), within(position.coverage)]
-            self._committed = {"bool": {"filter": conditions}}
+            mine = ours(Origin.of(key, position.generation))
+            # What an attempt wrote that died may have replaced what was committed: then that is as new.
+            below = {"range": {f"{FIELD}.offset": {"lt": position.target_end}}}
+            self._committed = {"bool": {"filter": [*mine, below if newest else within(position.coverage)]}}
+            self._highest = {"bool": {"filter": mine}} if newest else self._committed
 
     @property
     def _foreign(self) -> Query:
@@ -179,9 +187,10 @@ class Place:
     @property
     def own_end(self) -> int:
         """One past our highest committed offset."""
-        body = {"query": self._committed, "sort": [{f"{FIELD}.offset": "desc"}], "size": 1}
+        body = {"query": self._highest, "sort": [{f"{FIELD}.offset": "desc"}], "size": 1}
         found = hits(self._client, body, self._at.topic)
-        return int(found[0]["sort"][0]) + 1 if found else 0
+        end = int(found[0]["sort"][0]) + 1 if found else 0
+        return end if self._newest_until is None else min(end, self._newest_until)
 
     @property
     def end(self) -> int:
@@ -198,14 +207,14 @@ class Place:
 
     def content(self, wanted: OffsetRange) -> Iterator[Record]:
         """Ours in their order, then those of others, whose content is the text of the document."""
-        query = {"bool": {"filter": [self._committed, in_range(wanted)]}}
+        query = {"bool": {"filter": [self._committed, in_range(wanted)]}} if self._newest_until is None else NOTHING
         for id_, document in documents(self._client, self._at.topic, query):
             yield _decoded(id_, document)
         own_end = self.own_end
         if wanted.until <= own_end:
             return
         body = {"query": self._foreign, "size": MOST_FOREIGN}
-        others = sorted(sources(_page(self._client, self._at.topic, body)))
+        others = sorted(sources(page(self._client, self._at.topic, body)))
         for number, (id_, document) in enumerate(others, own_end):
             if number in wanted:
                 yield number, -1, id_.encode(), document, None
@@ -234,6 +243,13 @@ class OpenSearchVerifier:
             refresh(self._client, self._key.target_topic)
             self._origin = Origin.of(self._key, position.generation if position else 0)
         return self._origin
+
+    def refreshed(self) -> Origin:
+        """The origin of what is read, once all that was acknowledged is visible."""
+        known, origin = self._origin, self._opened()
+        if known is not None:
+            refresh(self._client, self._key.target_topic)
+        return origin
 
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
         origin, found = self._opened(), 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from kafka_replication.kafka.read_back.partition_comparison import SourceSide
@@ -14,15 +14,18 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Login
-from kafka_replication.model.targets import IDEMPOTENT, OPENSEARCH, Promise
+from kafka_replication.model.targets import IDEMPOTENT, LATEST, OPENSEARCH, Promise
 from kafka_replication.opensearch import client as clients
 from kafka_replication.opensearch.bulk import Bulk
+from kafka_replication.opensearch.by_key import KeyVerifier
 from kafka_replication.opensearch.catalogue import OpenSearchCatalogue
 from kafka_replication.opensearch.client import Client
+from kafka_replication.opensearch.documents import Documents, Origin
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import IndexShelf
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
 from kafka_replication.opensearch.session import IndexPlaces
+from kafka_replication.opensearch.shapes import EachRecord, Making, NewestOfKey
 from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearchVerifier
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
@@ -72,11 +75,11 @@ class OpenSearchTarget:
 
     @cached_property
     def catalogue(self) -> OpenSearchCatalogue:
-        return OpenSearchCatalogue(self._client, self.ledger)
+        return OpenSearchCatalogue(self._client, self.ledger, self._settings.documents.value, self._settings.shape)
 
     @cached_property
     def standing(self) -> OpenSearchStanding:
-        return OpenSearchStanding(self._client, self.ledger, self._settings.documents.value)
+        return OpenSearchStanding(self._client, self.ledger, self._settings.documents.value, self._settings.shape)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
         return lambda: nullcontext(JournalLedger(IndexShelf(self._client, self._settings.replication)))
@@ -120,15 +123,23 @@ class OpenSearchSink:
     def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
         stall_seconds = self._settings.copying.stall_timeout
         resend = Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self._deadline)
-        bulk = Bulk(client=self._client, index=key.target_topic, resend=resend)
+        newest = self._settings.shape == LATEST
+        bulk = Bulk(client=self._client, index=key.target_topic, resend=resend, newest=newest)
         return IdempotentSession(
             key=key,
-            places=IndexPlaces(key, self._client, bulk, self._settings.documents.value),
+            places=IndexPlaces(key, self._client, bulk, partial(self._making, key.target_topic)),
             ledger=self._ledger,
             writer=self.writer(key.transactional_id, str(key)),
             ids=ids,
             aside=aside,
         )
+
+    def _making(self, index: str, origin: Origin) -> Making:
+        documents = Documents(origin, self._settings.documents.value)
+        if self._settings.shape != LATEST:
+            return EachRecord(origin, documents)
+        partitions = Indexes(self._client).partitions(index)
+        return NewestOfKey(origin, documents, partitions, self._settings.partitioner)
 
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
@@ -138,10 +149,11 @@ class OpenSearchSink:
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "OpenSearch stores documents, not Kafka's batches"
 
-    def verifier(self, key: PartitionKey) -> AbstractContextManager[OpenSearchVerifier]:
+    def verifier(self, key: PartitionKey) -> AbstractContextManager[OpenSearchVerifier | KeyVerifier]:
         """With connections of its own."""
         client = Client(self._settings.connection, self._settings.request_seconds)
-        return nullcontext(OpenSearchVerifier(client, self._ledger, key))
+        records = OpenSearchVerifier(client, self._ledger, key)
+        return nullcontext(KeyVerifier(client, records, key) if self._settings.shape == LATEST else records)
 
 
 def refusal_of(version: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.targets import LATEST
 from kafka_replication.planning import gaps, partitioning_changes, refusals, target_retention
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -254,10 +255,12 @@ class Planner:
         """The refusal because of the target's number of partitions: the present one, or that after missing ones are
         created.
         """
-        partitioning, settings = self.replication.placing, self.replication.target_topics
+        partitioning = self.replication.placing
         partitions = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
-        if partitioning.keeps and settings.partitions == "follow":
+        if self.replication.adds_partitions:
             partitions |= source.partitions.keys()
+        elif target and self.replication.target.shape == LATEST and key.source.partition not in partitions:
+            return refusals.keys_moved(key, source, len(partitions))
         return partitioning_changes.refusal_of_partitions(partitioning, key, source, partitions)
 
     def owner(self, key: PartitionKey, target: Topic | None) -> str | None:

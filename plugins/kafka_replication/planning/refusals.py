@@ -139,6 +139,15 @@ def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Refus
     )
 
 
+def keys_moved(key: PartitionKey, source: Topic, partitions: int) -> Refusal:
+    return Refusal(
+        State.FEWER_PARTITIONS,
+        f"{key.source}: {key.target_topic} has the newest record of each key of {partitions} partitions, and the source"
+        f" has {len(source.partitions)} now: records of one key may lie in two of them, and have no order then",
+        "reset the topic, and copy it to a new index (docs/latest.md)",
+    )
+
+
 def target_missing(key: PartitionKey) -> Refusal:
     return Refusal(
         State.TARGET_MISSING,

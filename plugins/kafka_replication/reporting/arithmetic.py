@@ -129,6 +129,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         skipped=whole.skipped - again["skipped"],
         lost_in_delivery=whole.lost_in_delivery,
         duplicates=whole.duplicates,
+        superseded=whole.superseded,
         not_visible=whole.not_visible + not_visible,
         missing=range_.span - whole.span - lost + (gone_here + gone_before).records,
         lost=lost,
@@ -193,6 +194,7 @@ class Copied:
     skipped: int = 0
     lost_in_delivery: int = 0
     duplicates: int = 0  # beside the span
+    superseded: int = 0  # of ``records``
 
     @property
     def not_visible(self) -> int:
@@ -244,5 +246,6 @@ def _share(receipt: Receipt, span: int) -> Copied:
         quarantined=quarantined,
         lost_in_delivery=lost,
         duplicates=receipt.duplicates,
+        superseded=min(receipt.superseded, records),
         skipped=min(receipt.skipped, span - lost - records - filtered - quarantined),
     )

@@ -160,6 +160,7 @@ class PartitionAudit(Findings):
             "not_at_source": self.not_at_source,
             "lost_in_delivery": self.lost_in_delivery,
             "duplicates": self.duplicates,
+            "superseded": self.superseded,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
             "retried": self.retried,
@@ -293,6 +294,8 @@ def _lines(partition: PartitionAudit) -> Iterator[str]:
             f"{partition.lost_in_delivery} records lost in delivery, {partition.duplicates} duplicates on the target"
         )
         yield f"{partition.key.source}: {counts}"
+    if partition.superseded:
+        yield f"{partition.key.source}: {partition.superseded} records are superseded by a newer one of their key"
     yield from (f"FAILED {partition.key.source} {error}" for error in partition.errors)
     yield from (f"{partition.key.source} {note}" for note in partition.notes)
     yield from map(str, partition.lost)

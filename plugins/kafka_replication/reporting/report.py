@@ -30,7 +30,8 @@ class RangeReport:
     were given up by approval. ``missing`` ones are not on the target yet, or were gone before they were read back.
     ``digest_ok`` is None if no digest was compared. ``lost_in_delivery`` are records that were sent and did not arrive,
     in a profile that may lose records. ``duplicates`` are further copies of the range's records on the target; they are
-    no part of the span. ``seconds`` is the time of the copy; 0 if this run copied nothing of the range.
+    no part of the span. ``superseded`` are those copied records, also of earlier runs, that readers do not find because
+    a newer one of their key is there. ``seconds`` is the time of the copy; 0 if this run copied nothing of the range.
     """
 
     key: PartitionKey
@@ -51,6 +52,7 @@ class RangeReport:
     skipped: int = 0
     lost_in_delivery: int = 0
     duplicates: int = 0
+    superseded: int = 0
     written: int | None = None  # None: as many as ``copied``
     engines: tuple[str, ...] = ()  # that wrote what this run copied
 
@@ -74,6 +76,7 @@ class RangeReport:
             "skipped": self.skipped,
             "lost_in_delivery": self.lost_in_delivery,
             "duplicates": self.duplicates,
+            "superseded": self.superseded,
             "not_visible": self.not_visible,
             "lost": self.lost,
             "missing": self.missing,
@@ -153,6 +156,7 @@ class RunReport:
         ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
         left_out += [_delivered(line) for line in self.ranges if line.lost_in_delivery or line.duplicates]
+        left_out += [_superseded(line) for line in self.ranges if line.superseded]
         left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
@@ -192,6 +196,11 @@ def legend(ranges: Iterable[RangeReport]) -> list[str]:
     }
     shown = [meaning for meaning, is_shown in meanings.items() if is_shown]
     return [f"({'; '.join(shown)})"] if shown else []
+
+
+def _superseded(line: RangeReport) -> str:
+    text = f"{line.superseded} of the copied records are superseded by a newer one of their key"
+    return f"{line.key.source} {line.range}: {text}"
 
 
 def _left_out(line: RangeReport) -> str:

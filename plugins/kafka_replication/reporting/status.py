@@ -34,8 +34,9 @@ class PartitionStatus:
     ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
     None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count``, ``none``, or
     ``unknown`` while the ledger cannot be read. ``delivery`` is the weakest profile of what is verified: the watermark
-    stands on that much, with so many records ``lost_in_delivery`` and so many ``duplicates`` on the target.
-    ``in_store`` says whether the watermark is what the ledger has verified.
+    stands on that much, with so many records ``lost_in_delivery`` and so many ``duplicates`` on the target. For
+    ``superseded`` records a newer one of their key was found when they were verified. ``in_store`` says whether the
+    watermark is what the ledger has verified.
     """
 
     plan: PartitionPlan
@@ -50,6 +51,7 @@ class PartitionStatus:
     delivery: Delivery = EXACTLY_ONCE
     lost_in_delivery: int = 0
     duplicates: int = 0
+    superseded: int = 0
     quarantined: int = 0
     skipped: int = 0
     undecided: int = 0  # of both, those without a decision (retry or discard)
@@ -125,6 +127,7 @@ class PartitionStatus:
             "delivery": self.delivery,
             "lost_in_delivery": self.lost_in_delivery,
             "duplicates": self.duplicates,
+            "superseded": self.superseded,
             "lost": self.lost,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
@@ -161,6 +164,7 @@ def status(
                 delivery=delivered.delivery if delivered else EXACTLY_ONCE,
                 lost_in_delivery=delivered.lost_in_delivery if delivered else 0,
                 duplicates=delivered.duplicates if delivered else 0,
+                superseded=delivered.superseded if delivered else 0,
                 quarantined=quarantined,
                 skipped=skipped,
                 undecided=view.undecided(planned.key) if position else 0,

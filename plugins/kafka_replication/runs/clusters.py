@@ -19,7 +19,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.rights import Login, Side
-from kafka_replication.model.targets import KAFKA, Promise
+from kafka_replication.model.targets import KAFKA, Promise, promised
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.targets.port import Target, TargetSettings
 from kafka_replication.targets.registry import kind
@@ -58,8 +58,9 @@ class Clusters:
 
     @property
     def promise(self) -> Promise:
-        """The promise of the target's kind. Does not connect."""
-        return kind(self._replication.target.type).promise
+        """The promise of the target. Does not connect."""
+        target = self._replication.target
+        return promised(kind(target.type).promise, target.shape)
 
     @cached_property
     def target(self) -> Target:
@@ -73,6 +74,8 @@ class Clusters:
             delivery=replication.delivery,
             placing=replication.placing,
             documents=replication.target.documents,
+            shape=replication.target.shape,
+            partitioner=replication.target.partitioner,
             request_seconds=replication.timeouts.request,
             ledger_seconds=self._ledger_seconds,
         )

@@ -13,9 +13,10 @@ from kafka_replication.config.sections.topics import Documents
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.partitioning import SOLE, Partitioning
-from kafka_replication.model.targets import KAFKA, module_of
+from kafka_replication.model.targets import KAFKA, RECORDS, Shape, module_of
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import deferred, private
 from kafka_replication.spark.failures import Failure
@@ -112,6 +113,8 @@ class Job:
     target: dict[str, Any] = field(repr=False)
     target_type: str = KAFKA
     documents: Documents = field(default_factory=Documents)
+    shape: Shape = RECORDS
+    partitioner: KeyHash = MURMUR2
     settings: Copy
     delivery: Delivery = EXACTLY_ONCE
     failures: Failures = field(default_factory=Failures)
@@ -144,6 +147,8 @@ class Job:
             delivery=self.delivery,
             placing=self.partitioning,
             documents=self.documents,
+            shape=self.shape,
+            partitioner=self.partitioner,
             request_seconds=self.request_seconds,
             shared=True,
         )

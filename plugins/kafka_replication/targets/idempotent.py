@@ -14,17 +14,17 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.ledger.placement import NewestByKey, Placement
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ForeignWriter
+from kafka_replication.model.errors import ForeignWriter, Refused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.model.targets import IDEMPOTENT
+from kafka_replication.model.targets import IDEMPOTENT, LATEST
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
+from kafka_replication.targets.chunk_places import ChunkPlaces
 from kafka_replication.targets.journal import EntryWriter
-from kafka_replication.verification.digest import Fingerprint
 
 AT_ONCE = 2  # requests of one session that are under way
 REQUEST_BYTES = 4 << 20
@@ -46,6 +46,10 @@ class Places(Protocol):
     remedy: str  # for a refused record
 
     @property
+    def takes_back(self) -> bool:
+        """True if what was written and not committed can be removed: nothing else was there before."""
+
+    @property
     def waited(self) -> float:
         """The seconds for which the target made it wait."""
 
@@ -57,6 +61,9 @@ class Places(Protocol):
 
     def not_committed(self, position: Position) -> set[int]:
         """The offsets of records that an earlier session wrote and did not commit."""
+
+    def of_chunk(self, *, digests: bool) -> ChunkPlaces:
+        """The places of a new chunk. Without ``digests`` no record is left out."""
 
     def placed(self, record: Record, number: int) -> Any:
         """The request by which the session of this number writes the record, as `Placed`; or its failure."""
@@ -71,7 +78,7 @@ class Places(Protocol):
         """Take what earlier sessions wrote at these offsets from the target's readers."""
 
     def has(self, offset: int) -> bool:
-        """True if the record of this offset is there."""
+        """True if the record of this offset is there; where only the newest of a key is kept, if one as new is."""
 
     def foreign(self, written: OffsetRange | None) -> int:
         """The number of records that are not of this key, or not of its generation. ``written`` are the offsets from
@@ -80,57 +87,6 @@ class Places(Protocol):
 
     def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
         """Write a record to the quarantine, and wait until it is there. Raises RefusedAt."""
-
-
-class Parts:
-    """The places of a chunk's records: at the offsets from its first to its last record, without those of records that
-    were set aside, which may be written there later.
-    """
-
-    def __init__(self, partition: int, *, digests: bool) -> None:
-        """Without ``digests`` nothing is left out."""
-        self._partition, self._digests = partition, digests
-        self._parts: list[tuple[int, int, int, Fingerprint | None]] = []  # first, last, count, digest
-        self._left_out: list[int] = []
-
-    def add(self, records: Sequence[Record]) -> None:
-        if self._digests:
-            for record in records:
-                self._add_one(record)
-        elif records:
-            first, _, number, _ = self._parts.pop() if self._parts else (records[0][0], 0, 0, None)
-            self._parts.append((first, records[-1][0], number + len(records), None))
-
-    def _add_one(self, record: Record) -> None:
-        offset = record[0]
-        if not self._parts or self._is_apart(self._parts[-1][1], offset):
-            self._parts.append((offset, offset, 0, Fingerprint()))
-        first, _, number, digest = self._parts[-1]
-        assert digest is not None
-        digest.add(*record[1:])
-        self._parts[-1] = (first, offset, number + 1, digest)
-
-    def _is_apart(self, last: int, offset: int) -> bool:
-        return offset != last + 1 and any(last < left < offset for left in self._left_out)
-
-    def leave_out(self, offset: int) -> None:
-        """The record at this offset is not written."""
-        self._left_out.append(offset)
-
-    def placement(self, digest: str) -> KafkaSegments:
-        """``digest`` covers all records."""
-        return KafkaSegments(
-            tuple(
-                Segment(
-                    partition=self._partition,
-                    first=first,
-                    last=last,
-                    count=number,
-                    digest=own.hexdigest() if own else digest,
-                )
-                for first, last, number, own in self._parts
-            )
-        )
 
 
 class ChunkWriter:
@@ -142,7 +98,7 @@ class ChunkWriter:
         self._ready: list[Placed] = []
         self._bytes = 0
         self._under_way: deque[Future[tuple[Failure, ...]]] = deque()
-        self._parts = Parts(session.key.source.partition, digests=self.screen is not None)
+        self._parts = session.places.of_chunk(digests=self.screen is not None)
         self._first, self._last = -1, -1
         self.sent = 0
         self.first: Record | None = None
@@ -337,12 +293,19 @@ class IdempotentSession:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._remove_leftovers(receipt)
-        self.ledger.write(self.transaction, self.key, replace(receipt, promise=IDEMPOTENT))
+        self.ledger.write(self.transaction, self.key, _promising(receipt))
         self.move(position, begun=True)
 
     def _remove_leftovers(self, receipt: Receipt) -> None:
         """Remove what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
         left = [offset for offset in sorted(self.leftovers) if offset in receipt.range]
+        if left and not self.places.takes_back:
+            raise Refused(
+                f"{self.key.source}: an attempt that died has written the record at offset {left[0]}, which is left out"
+                " now, and what it replaced at its key is gone",
+                "set filter, transform or failures back to what they were; or reset the topic, and copy it to another"
+                " target topic",
+            )
         if left:
             self.places.remove(left, self.number)
             self.leftovers.difference_update(left)
@@ -368,6 +331,12 @@ class IdempotentSession:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self.transaction.close()
+
+
+def _promising(receipt: Receipt) -> Receipt:
+    if isinstance(placement := receipt.placement, NewestByKey):
+        return replace(receipt, promise=LATEST, superseded=receipt.count - placement.keys)
+    return replace(receipt, promise=IDEMPOTENT)
 
 
 def named(key: PartitionKey, failure: Failure) -> str:

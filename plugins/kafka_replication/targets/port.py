@@ -22,10 +22,11 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.rights import DenyRule, Login
-from kafka_replication.model.targets import Promise
+from kafka_replication.model.targets import RECORDS, Promise, Shape
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Record, Sink, SinkSession
@@ -50,6 +51,8 @@ class TargetSettings:
     delivery: Delivery = EXACTLY_ONCE
     placing: Partitioning = SOLE
     documents: Documents = field(default_factory=Documents)
+    shape: Shape = RECORDS
+    partitioner: KeyHash = MURMUR2  # of the source's producers, for the shape `LATEST`
     request_seconds: float = 30.0  # that an answer may take
     ledger_seconds: float | None = None
     shared: bool = False
@@ -301,7 +304,7 @@ class TargetKind(Protocol):
 
     @property
     def promise(self) -> Promise:
-        """The promise of its targets."""
+        """The promise of its targets that keep every record."""
 
     def checked(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the connection ``name``, as targets are opened with. Raises BadInput for one that is missing

@@ -60,6 +60,7 @@ COUNTED = (
     "not_at_source",
     "lost_in_delivery",
     "duplicates",
+    "superseded",
 )
 
 
@@ -81,6 +82,7 @@ class Findings:
     not_at_source: int = 0
     lost_in_delivery: int = 0  # as verification counted them
     duplicates: int = 0  # further copies of our records, of attempts without transactions
+    superseded: int = 0  # records that are not there because a newer one of their key is
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0
     single: list[JsonDifference] = field(default_factory=list)

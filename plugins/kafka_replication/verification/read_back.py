@@ -17,11 +17,13 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.verification.loss_count import BothSides, DeliveryTask, verify_delivery
 from kafka_replication.verification.verify import (
+    Changes,
     SourceReader,
     TargetReader,
     VerifyResult,
     VerifyTask,
     select_receipts,
+    unchanged,
     verify,
 )
 
@@ -54,9 +56,11 @@ class ReadBack:
         ledger: Ledger,
         reader: Callable[[], AbstractContextManager[TargetReader]],
         sides: Callable[[], AbstractContextManager[Sides]],
+        changes: Changes = unchanged,
     ) -> None:
         self.result = VerifyResult(key=task.key, verified=Coverage())
         self._task, self._ledger, self._reader, self._sides = task, ledger, reader, sides
+        self._changes = changes
 
     def attempt(self) -> None:
         """Read the chunks that are not verified yet, and stop at the first that differs.
@@ -93,7 +97,7 @@ class ReadBack:
         delivered = tuple(receipt for receipt in chosen if receipt.proof is Proof.BY_WINDOW)
         with self._reader() as reader, ExitStack() as stack:
             source = cache(lambda: stack.enter_context(self._sides()))
-            read = verify(VerifyTask(task.key, alone, task.level), reader, source)
+            read = verify(VerifyTask(task.key, alone, task.level, self._changes), reader, source)
             if read.error or not delivered:
                 return read
             judged_until = task.judged_until if self.result.judged_until is None else self.result.judged_until

@@ -11,13 +11,23 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, Part
+from kafka_replication.ledger.placement import KafkaSegments, NewestByKey, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
-from kafka_replication.model.errors import GapFound, Refused, ReplicationError, VerificationFailed
+from kafka_replication.model.errors import GapFound, LedgerUnreadable, Refused, ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, Fingerprint
-from kafka_replication.verification.digests import Digest, RecordDigest, digest_for
+from kafka_replication.verification.digests import Digest, RecordDigest, digest_for, record_digest_for
+from kafka_replication.verification.newest import Change, Comparison, KeyReader, NewestRecords, stands_alone
+
+# The function that makes the records of a chunk from the source's, as today's filter and transform do. None: the chunk
+# was copied with others.
+Changes = Callable[[Receipt], Change | None]
+
+
+def unchanged(receipt: Receipt) -> Change | None:
+    """The `Changes` of a replication without filter and transform."""
+    return None if receipt.transform else lambda record: (record,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,7 @@ class VerifyTask:
     key: PartitionKey
     receipts: tuple[Receipt, ...]
     level: str
+    changes: Changes = unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,8 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The finding of verification about the receipt of this range: records that are lost, and further copies.
+    """The finding of verification about the receipt of this range: records that are lost, further copies, and records
+    that readers do not find because a newer one of their key is there.
 
     ``records`` is given where the target has other batches than the receipt of whole batches says, and in these the
     same records as the source: their digest, of the kind `DIGEST_KIND`.
@@ -48,11 +60,12 @@ class Judged:
     range: OffsetRange
     lost: int = 0
     duplicates: int = 0
+    superseded: int = 0
     records: str | None = None
 
     def noted(self, receipt: Receipt) -> Receipt:
         """The receipt as it is written then."""
-        noted = replace(receipt, lost_in_delivery=self.lost, duplicates=self.duplicates)
+        noted = replace(receipt, lost_in_delivery=self.lost, duplicates=self.duplicates, superseded=self.superseded)
         if self.records is None or not isinstance(receipt.placement, KafkaSegments):
             return noted
         segments = tuple(replace(segment, digest=self.records) for segment in receipt.placement.segments)
@@ -80,6 +93,7 @@ class VerifyResult:
     judged: tuple[Judged, ...] = ()
     lost: int = 0
     duplicates: int = 0
+    superseded: int = 0
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
     judged_until: int | None = None
 
@@ -94,6 +108,7 @@ class VerifyResult:
             judged=(*before.judged, *self.judged),
             lost=before.lost + self.lost,
             duplicates=before.duplicates + self.duplicates,
+            superseded=before.superseded + self.superseded,
             delivery=weakest_delivery([before.delivery, self.delivery]),
             judged_until=before.judged_until if self.judged_until is None else self.judged_until,
         )
@@ -124,6 +139,11 @@ class SourceReader(Protocol):
         """Add the records that the source has there to ``digest``, which is new and empty.
 
         Raises GapFound, Stalled, Unreachable, Refused; SystemError for a record that the client cannot decode.
+        """
+
+    def written(self, receipt: Receipt, change: Change) -> NewestRecords:
+        """The records of the chunk, made anew by ``change`` from those of the source that it did not set aside. Raises
+        the same.
         """
 
 
@@ -167,22 +187,33 @@ def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], SourceRe
             records += receipt.count
             size += receipt.bytes
     except ReplicationError as e:
-        return VerifyResult(
-            key=task.key,
-            verified=Coverage.of(done),
-            records=records,
-            bytes=size,
-            error=e.what,
-            remedy=e.remedy,
-            retriable=e.retriable,
-            judged=tuple(judged),
+        return _with_superseded(
+            VerifyResult(
+                key=task.key,
+                verified=Coverage.of(done),
+                records=records,
+                bytes=size,
+                error=e.what,
+                remedy=e.remedy,
+                retriable=e.retriable,
+                judged=tuple(judged),
+            )
         )
-    return VerifyResult(key=task.key, verified=Coverage.of(done), records=records, bytes=size, judged=tuple(judged))
+    return _with_superseded(
+        VerifyResult(key=task.key, verified=Coverage.of(done), records=records, bytes=size, judged=tuple(judged))
+    )
+
+
+def _with_superseded(result: VerifyResult) -> VerifyResult:
+    return replace(result, superseded=sum(judged.superseded for judged in result.judged))
 
 
 def _compare(
     task: VerifyTask, receipt: Receipt, reader: TargetReader, source: Callable[[], SourceReader] | None
 ) -> Iterable[Judged]:
+    if isinstance(receipt.placement, NewestByKey):
+        find_quarantined(task.key, receipt, reader)
+        return [_by_key(task, receipt, receipt.placement, reader, source)]
     parts = receipt.parts
     if sum(part.count for part in parts) != receipt.count:
         raise VerificationFailed(
@@ -224,6 +255,56 @@ def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: Sour
         what = f"{here.count} records with the digest {here.digest}"
         return f"{what}, where the source has {there.count} with {there.digest}"
     return Judged(range=receipt.range, records=here.digest)
+
+
+def _by_key(
+    task: VerifyTask,
+    receipt: Receipt,
+    placement: NewestByKey,
+    reader: TargetReader,
+    source: Callable[[], SourceReader] | None,
+) -> Judged:
+    """Compare a chunk of which the newest record of each key is kept."""
+    if not isinstance(reader, KeyReader) or source is None:
+        raise LedgerUnreadable(
+            f"{task.key.source} {receipt.range}: this kind of target does not read records by their keys",
+            "upgrade this installation: a newer version wrote it",
+        )
+    record_digest_for(receipt)  # raises an error for a digest that this version does not know
+    try:
+        made = _made(task, receipt, source())
+    except GapFound as e:
+        made, why = None, e.what
+    else:
+        why = "the filter or the transform is another one now"
+    if made is None:
+        if stands_alone(placement, reader):
+            return Judged(range=receipt.range, superseded=receipt.count - placement.keys)
+        raise VerificationFailed(
+            f"{task.key.source} {receipt.range}: unverifiable: the source no longer shows what was copied ({why}), and"
+            " not all of it is still the newest of its key, so that nothing tells superseded from lost",
+            "set filter and transform back if they were changed; otherwise reset the topic, and copy it to a new index",
+        )
+    comparison = Comparison(key=task.key, receipt=receipt, made=made)
+    if comparison.is_another:
+        raise VerificationFailed(
+            f"{task.key.source} {receipt.range}: the source shows {made.total.count} records with another digest than"
+            f" the {receipt.count} that were copied: the transform is not pure, or somebody changed the source",
+            "correct the transform, then reset the topic",
+        )
+    for wrong in comparison.wrong(reader):
+        raise VerificationFailed(
+            f"{task.key.source} {receipt.range}: {task.key.target_topic} differs from what was copied: {wrong}",
+            "somebody else wrote to the target, or records of one key are in several partitions: compare source and"
+            " target (kafka-replication audit), stop other writers, then reset the topic",
+        )
+    return Judged(range=receipt.range, superseded=comparison.superseded)
+
+
+def _made(task: VerifyTask, receipt: Receipt, source: SourceReader) -> NewestRecords | None:
+    """The chunk as the source shows it now; None if it was copied with another filter or transform than today's."""
+    change = task.changes(receipt)
+    return None if change is None else source.written(receipt, change)
 
 
 def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) -> None:

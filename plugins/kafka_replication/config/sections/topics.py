@@ -8,15 +8,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from kafka_replication.config.sections.base import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.config.values import names
-from kafka_replication.model.targets import KAFKA, OPENSEARCH
+from kafka_replication.model.newest import MURMUR2, KeyHash
+from kafka_replication.model.targets import KAFKA, LATEST, OPENSEARCH, RECORDS, TARGETS, Shape
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
-
-
-def _check_shape(value: object) -> object:
-    if value == "latest":
-        raise ValueError("latest (one document for each key) is not there yet: write 'shape: records'")
-    return value
 
 
 class Cluster(Section):
@@ -30,13 +25,6 @@ class Cluster(Section):
 class Documents(Section):
     """The documents that a target of type `opensearch` stores."""
 
-    shape: Annotated[Literal["records"], BeforeValidator(_check_shape)] = Field(
-        default="records",
-        description=(
-            "`records`: one document for each record, so that everything is kept. Its id has topic, partition, offset"
-            " and generation."
-        ),
-    )
     value: Literal["json", "base64"] = Field(
         default="json",
         description=(
@@ -57,6 +45,20 @@ class TargetCluster(Cluster):
             " Spark run (see [api.md](api.md))."
         ),
     )
+    shape: Shape = Field(
+        default=RECORDS,
+        description=(
+            "`records`: every record is kept, as one document, for example. `latest`: for each key its newest record,"
+            " for `type: opensearch`. See [latest.md](latest.md)."
+        ),
+    )
+    partitioner: KeyHash = Field(
+        default=MURMUR2,
+        description=(
+            "For `shape: latest`: how the producers of the source topics choose the partition of a key. `murmur2`: as"
+            " Java's clients do; `crc32`: as librdkafka does. A record in another partition cannot be copied."
+        ),
+    )
     documents: Documents = Field(
         default_factory=Documents, description="How records become documents, for `type: opensearch` only."
     )
@@ -65,6 +67,14 @@ class TargetCluster(Cluster):
     def _has_documents(self) -> TargetCluster:
         if self.documents != Documents() and self.type != OPENSEARCH:
             raise ValueError(f"documents is for 'type: {OPENSEARCH}', not for '{self.type}': remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_this_shape(self) -> TargetCluster:
+        if self.shape == LATEST and self.type not in TARGETS:
+            raise ValueError(f"'shape: {LATEST}' is not known of '{self.type}': write 'shape: {RECORDS}'")
+        if self.shape != LATEST and self.partitioner != MURMUR2:
+            raise ValueError(f"partitioner is for 'shape: {LATEST}' only: remove it")
         return self
 
 

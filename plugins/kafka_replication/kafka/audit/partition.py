@@ -9,12 +9,13 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.pipeline import Pipeline, change_of
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.audit.deliveries import DeliveryAudit
 from kafka_replication.kafka.audit.spread import SpreadAudit, copied
 from kafka_replication.kafka.read.cursor import Change, Cursor
 from kafka_replication.ledger.entries import FailedRecord, Receipt
+from kafka_replication.ledger.placement import NewestByKey
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -26,6 +27,9 @@ from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for, equals
 from kafka_replication.verification.findings import Findings
 from kafka_replication.verification.matching import Difference, Kind, match
+from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, stands_alone
+
+NOTED = 10  # records that differ, with what is found in their place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,9 @@ class _Part:
             self.result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in records)
             return
         self.result.chunks += 1
+        if isinstance(receipt.placement, NewestByKey):
+            self._by_key(receipt, receipt.placement, by_content=unit.by_content)
+            return
         if unit.by_content:
             try:
                 self._by_content(receipt, digest_for(receipt)())
@@ -128,6 +135,41 @@ class _Part:
         matched = match(sent, seen, ordered=True)
         self.result.by_content += receipt.range.span
         self.result.differ_from_source(receipt, matched.differences(), intact=equals(total, receipt))
+
+    def _by_key(self, receipt: Receipt, placement: NewestByKey, *, by_content: bool) -> None:
+        """Compare a chunk of which the newest record of each key is kept."""
+        reader, result = self._keys, self.result
+        change = change_of(self._clients.pipeline, self._key, receipt) if by_content else None
+        if change is None:
+            if stands_alone(placement, reader):
+                result.by_receipt += receipt.range.span
+                result.target_records += placement.keys
+                result.superseded += receipt.count - placement.keys
+                return
+            result.note(
+                f"the chunk {receipt.range} was not compared: some of its records are superseded or missing, and the"
+                " source no longer shows which"
+            )
+            return
+        made = NewestRecords.of(made for record in self._source.copied(receipt) for made in change(record))
+        comparison = Comparison(key=self._key, receipt=receipt, made=made)
+        for wrong in comparison.wrong(reader):
+            kind = Kind.MISSING if wrong.found is None else Kind.ALTERED
+            result.differ([Difference(kind, wrong.offset, wrong.found)])
+            if len(result.notes) < NOTED:
+                result.note(str(wrong))
+        result.by_content += receipt.range.span
+        result.target_records += comparison.there
+        result.not_at_source += comparison.compacted
+        result.superseded += comparison.superseded
+        if comparison.is_another and receipt.transform and result.impure is None:
+            result.impure = receipt.range
+
+    @cached_property
+    def _keys(self) -> KeyReader:
+        reader = self.opened.enter_context(self._clients.target.sink.verifier(self._key))
+        assert isinstance(reader, KeyReader), "a target that wrote such a receipt reads by key"
+        return reader
 
     def _spread(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""

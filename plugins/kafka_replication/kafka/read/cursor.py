@@ -13,8 +13,10 @@ from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.client.pace import paced
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of, record_of
+from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.verification.chunks import set_aside
 from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen, Sent
@@ -70,6 +72,14 @@ class Cursor:
     def content(self, wanted: OffsetRange) -> Iterator[Record]:
         """The same, decoded. Raises SystemError for a record that the client cannot decode."""
         return map(record_of, self.read(wanted))
+
+    def copied(self, receipt: Receipt) -> Iterator[Record]:
+        """The records of a chunk, without those that it set aside. Raises SystemError as `content` does."""
+        aside = set_aside(receipt)
+        for message in self.read(receipt.range, aside):
+            self.records += 1
+            if offset_of(message) not in aside:
+                yield record_of(message)
 
     def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
         """The records in ``wanted``. Each is also added to ``total``; to a digest of batches, those that are there."""

@@ -12,12 +12,14 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.stall_clock import StallClock
 from kafka_replication.verification.digests import RecordDigest
 from kafka_replication.verification.matching import Seen, Sent
+from kafka_replication.verification.newest import Change, NewestRecords
 from kafka_replication.verification.verify import PartDigest
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
@@ -75,6 +77,9 @@ class SourceSide:
     def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
         self._reader.add_to(digest, wanted)
         return PartDigest(digest.count, digest.hexdigest())
+
+    def written(self, receipt: Receipt, change: Change) -> NewestRecords:
+        return NewestRecords.of(made for record in self._reader.copied(receipt) for made in change(record))
 
     def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
         return self._reader.sent(wanted, lenient=True, unreadable=unreadable)

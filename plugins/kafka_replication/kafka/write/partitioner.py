@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from zlib import crc32
 
 from confluent_kafka import murmur2
 
@@ -11,6 +12,7 @@ from kafka_replication.copying.functions import given, hash_of, imported
 from kafka_replication.copying.steps import Origin
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.partitioning import (
     BUILT_IN,
@@ -79,6 +81,13 @@ def _by_key(number: int, count: int) -> Choose:
         return murmur2(key, count) if key is not None else block(number, record[0], count)
 
     return choose
+
+
+def partition_of_key(by: KeyHash, key: bytes, partitions: int) -> int:
+    """The partition in which producers put a key, with the partitioner of this name. librdkafka's puts an empty key
+    into any one: here it has the first.
+    """
+    return murmur2(key, partitions) if by == MURMUR2 else crc32(key) % partitions
 
 
 def check(partitioning: Partitioning) -> None:

@@ -206,7 +206,7 @@ def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Itera
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
     place = f"{source.name} -> {target.name}"
     if replication.placing.keeps and len(target.partitions) < len(source.partitions):
-        follows = replication.target_topics.partitions == "follow"
+        follows = replication.adds_partitions
         yield Finding(
             "warning",
             place,

@@ -79,7 +79,7 @@ def _on_new(exists: bool) -> tuple[Operation, ...]:
 
 
 def _grows(replication: Replication, source: Topic, target: Topic) -> bool:
-    return replication.target_topics.partitions == "follow" and len(target.partitions) < len(source.partitions)
+    return replication.adds_partitions and len(target.partitions) < len(source.partitions)
 
 
 def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Finding]:

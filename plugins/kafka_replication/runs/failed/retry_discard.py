@@ -18,7 +18,7 @@ from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.ledger.entries import Handled, Position
-from kafka_replication.ledger.placement import KafkaSegments, Placement
+from kafka_replication.ledger.placement import KafkaSegments, NewestByKey, Placement
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import (
@@ -40,6 +40,7 @@ from kafka_replication.runs.run import LeasedRun
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.digests import equals
+from kafka_replication.verification.newest import KeyReader, NewestRecords, at_keys
 from kafka_replication.watermarks.failed import (
     DISCARDED,
     NOT_VISIBLE,
@@ -256,7 +257,7 @@ class _Retry:
         moved = _moved(position, placement)
         session.decide(moved, entry)
         self.held = replace(held, position=moved)
-        noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
+        noted, why = _noted(self.run, rows, entry), self._not_proven(chunk, entry)
         return [
             replace(outcome, why=why, target=where, behind_newer=position.next_offset > outcome.row.offset + 1)
             if where
@@ -277,18 +278,25 @@ class _Retry:
             yield f"{self.key.target} offset {offset}" if content.written else ""
             offset += len(content.written)
 
-    def _not_proven(self, entry: Handled) -> str:
+    def _not_proven(self, chunk: Sequence[_Content], entry: Handled) -> str:
         """The reason why it is not certain that what was committed is on the target as it was sent; empty if it is."""
         try:
-            self._read_back(entry)
+            self._read_back(chunk, entry)
         except NotAdmitted:
             raise
         except (Refused, Unreachable) as error:
             return f"it was sent, but not read back as it should be: {error}"
         return ""
 
-    def _read_back(self, entry: Handled) -> None:
+    def _read_back(self, chunk: Sequence[_Content], entry: Handled) -> None:
         with self.run.clusters.target.sink.verifier(self.key) as reader:
+            if isinstance(entry.placement, NewestByKey) and isinstance(reader, KeyReader):
+                made = NewestRecords.of(record for content in chunk for record in content.written)
+                for at in at_keys(self.key.source, made, reader):
+                    if not at.verdict.is_right:
+                        raise VerificationFailed(
+                            f"{self.key.source}: {at}", "audit the topic (kafka-replication audit)"
+                        )
             for part in entry.parts:
                 digest = Fingerprint()
                 reader.read(part, digest)

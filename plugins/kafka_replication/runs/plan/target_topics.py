@@ -78,7 +78,7 @@ def _short(run: LeasedRun, view: LedgerView, snapshot: Snapshot, fit: Mapping[st
 
     A topic that was re-created since it was opened is refused, so its target stays as it is.
     """
-    if run.replication.target_topics.partitions != "follow" or not run.replication.placing.keeps:
+    if not run.replication.adds_partitions:
         return {}
     recreated = {
         key.source.topic

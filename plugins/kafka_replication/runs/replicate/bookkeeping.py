@@ -173,6 +173,7 @@ class Bookkeeper:
             delivery=weakest_delivery([entry.delivery, result.delivery]),
             lost_in_delivery=entry.lost_in_delivery + result.lost,
             duplicates=entry.duplicates + result.duplicates,
+            superseded=entry.superseded + result.superseded,
         )
 
     def _judged(self, view: LedgerView, results: Sequence[VerifyResult]) -> list[tuple[PartitionKey, Receipt]]:

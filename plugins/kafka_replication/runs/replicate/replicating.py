@@ -247,6 +247,8 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         target=run.clusters.target_connection,
         target_type=settings.target.type,
         documents=settings.target.documents,
+        shape=settings.target.shape,
+        partitioner=settings.target.partitioner,
         settings=settings.copying,
         delivery=settings.delivery,
         failures=settings.failures,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
-from kafka_replication.copying.pipeline import Pipeline, load
+from kafka_replication.copying.pipeline import Pipeline, change_of, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
@@ -196,6 +196,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
             tools.target.ledger,
             lambda: tools.sink.verifier(task.key),
             lambda: tools.target.sides(job.source, task.key),
+            lambda receipt: change_of(tools.pipeline, task.key, receipt),
         )
         try:
             doing = f"verifying {task.key.source}"
