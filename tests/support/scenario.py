@@ -387,6 +387,8 @@ class Scenario:
             target=run.clusters.target_connection,
             target_type=run.replication.target.type,
             documents=run.replication.target.documents,
+            shape=run.replication.target.shape,
+            partitioner=run.replication.target.partitioner,
             settings=run.replication.copying,
             delivery=run.replication.delivery,
             pipeline=run.replication.pipeline,

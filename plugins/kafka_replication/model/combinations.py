@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
 from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
-from kafka_replication.model.targets import HBASE, LATEST, OPENSEARCH, SHAPES, TARGETS, WITH_LATEST
+from kafka_replication.model.targets import HBASE, KAFKA, LATEST, OPENSEARCH, SHAPES, TARGETS
 
 Axis = Literal[
     "delivery",
@@ -115,9 +115,15 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         one=("target.shape", frozenset({LATEST})),
-        other=_all_but("target.type", *WITH_LATEST),
+        other=("target.type", frozenset({KAFKA})),
         why="a Kafka topic keeps every record until it compacts them by itself",
         instead="remove 'shape', and write 'target_topics: {config: {cleanup.policy: compact}}'",
+    ),
+    Rule(
+        one=("target.shape", frozenset({LATEST})),
+        other=("target.type", frozenset({HBASE})),
+        why="one row for each key is not there yet",
+        instead="remove 'shape', or write 'target: {type: opensearch}'",
     ),
     Rule(
         one=_BATCHES,

@@ -21,7 +21,6 @@ Shape = Literal["records", "latest"]
 RECORDS: Final = "records"
 LATEST: Final = "latest"
 SHAPES: Final[tuple[Shape, ...]] = (RECORDS, LATEST)
-WITH_LATEST: Final = frozenset({OPENSEARCH})  # the kinds of targets that can keep the newest records only
 
 # What a target promises. transactional: readers see a chunk's records, its receipt and the new position together, or
 # nothing of them. idempotent: readers may see records of a chunk before its commit; writing it again changes nothing,

@@ -1,4 +1,4 @@
-"""How records become documents: each its own (`EachRecord`), or the newest one of each key (`NewestOfKey`)."""
+"""The documents of records: each its own (`EachRecord`), or the newest one of each key (`NewestOfKey`)."""
 
 from __future__ import annotations
 
