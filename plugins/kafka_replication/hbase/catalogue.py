@@ -71,11 +71,10 @@ class HBaseCatalogue:
     def _ledger_topics(self) -> dict[str, Topic]:
         if not self._ledger.exists():
             return {}
+        id_ = self._tables.id(TABLE) or ""
         offsets = dict.fromkeys(range(LEDGER_PARTITIONS), PartitionOffsets(0, 0, 0))
         return {
-            name: Topic(
-                name=name, topic_id=f"{TABLE}/{name}", partitions=offsets, replication_factor=COPIES, config=SAFE
-            )
+            name: Topic(name=name, topic_id=f"{id_}/{name}", partitions=offsets, replication_factor=COPIES, config=SAFE)
             for name in LEDGER
         }
 

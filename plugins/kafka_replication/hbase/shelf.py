@@ -15,7 +15,7 @@ from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.protocol import thrift
 from kafka_replication.hbase.rows import Cells, Span, put
 from kafka_replication.hbase.scans import Scans
-from kafka_replication.hbase.tables import READ_ONLY, Tables
+from kafka_replication.hbase.tables import ID, READ_ONLY, Tables
 from kafka_replication.model.errors import GapFound, LedgerUnreadable, NotReady, Refused, ReplicationError
 from kafka_replication.targets.journal import FORMAT, Head, LedgerRecord
 
@@ -45,7 +45,8 @@ class TableShelf:
         return True
 
     def create(self) -> None:
-        self._tables.create(TABLE, {FAMILY: {}}, attributes={_FORMAT: b"%d" % FORMAT})
+        about = {_FORMAT: b"%d" % FORMAT, ID: uuid.uuid4().hex.encode()}
+        self._tables.create(TABLE, {FAMILY: {}}, attributes=about)
 
     def obstacle(self) -> ReplicationError | None:
         there = self._tables.described(TABLE)
