@@ -157,6 +157,7 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
                 "not_at_source": 0,
                 "lost_in_delivery": 0,
                 "duplicates": 0,
+                "superseded": 0,
                 "quarantined": 0,
                 "skipped": 0,
                 "retried": 0,

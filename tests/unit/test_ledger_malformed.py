@@ -126,10 +126,10 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 # Added to a version later. Without `spread`, no target partition has records of ours, and those found are foreign.
 OPTIONAL = {
     "position": {"quarantined", "skipped", "spread", "transform", "delivery", "sent_from"},
-    "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained"},
+    "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained", "superseded"},
     "removed": {"target_starts"},
     "handled": {"not_visible", "given_back", "number"},
-    "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise"},
+    "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise", "superseded"},
 }
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.kafka.write.partitioner import partition_of_key
-from kafka_replication.ledger.entries import FailedRecord, Receipt
-from kafka_replication.ledger.placement import NewestByKey
+from kafka_replication.ledger.entries import FailedRecord, Receipt, Transform
+from kafka_replication.ledger.placement import NewestByKey, Part
+from kafka_replication.model.errors import GapFound
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.newest import MOST_GENERATION, MOST_OFFSET, version
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digest import record_digest
+from kafka_replication.verification.digests import Digest, RecordDigest
 from kafka_replication.verification.matching import Sent
-from kafka_replication.verification.newest import Comparison, Found, NewestRecords, Verdict, stands_alone
+from kafka_replication.verification.newest import Change, Comparison, Found, NewestRecords, Verdict, stands_alone
+from kafka_replication.verification.verify import PartDigest, VerifyResult, VerifyTask, verify
 from tests.golden.first_entries import RECEIPT
 
 OWN = TopicPartition("orders", 0)
@@ -128,6 +131,68 @@ def test_without_the_source_only_a_chunk_of_which_all_is_there_is_proven() -> No
     assert not stands_alone(placement, there)
     there.found[b"b"] = sent(record(17, b"b"))
     assert not stands_alone(placement, there)
+
+
+class Reader(Store):
+    """The same as what verification reads."""
+
+    def read(self, part: Part, digest: Digest | None) -> PartDigest:
+        raise AssertionError("there are no places")
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        return True
+
+
+@dataclass
+class Source:
+    """What the source shows; None if it has lost the offsets."""
+
+    records: Sequence[Rec] | None
+
+    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
+        raise AssertionError("the keys are needed")
+
+    def written(self, receipt: Receipt, change: Change) -> NewestRecords:
+        if self.records is None:
+            raise GapFound("the offsets are gone", "")
+        return NewestRecords.of(made for one in self.records for made in change(one))
+
+
+def verified(store: Reader, source: Sequence[Rec] | None, receipt: Receipt | None = None) -> VerifyResult:
+    task = VerifyTask(KEY, (receipt or receipt_of(CHUNK),), "digest")
+    return verify(task, store, lambda: Source(source))
+
+
+ALL_THERE = (b"a", sent(CHUNK[2])), (b"b", sent(CHUNK[1]))
+B_NEWER = (b"a", sent(CHUNK[2])), (b"b", sent(record(17, b"b")))
+
+
+def test_what_was_copied_is_verified_and_superseded_records_are_counted() -> None:
+    for store, count in ((ALL_THERE, 1), (B_NEWER, 2)):
+        result = verified(Reader(*store), CHUNK)
+        assert (result.error, result.superseded, list(result.verified)) == (None, count, [OffsetRange(5, 10)])
+        assert result.judged[0].noted(receipt_of(CHUNK)).superseded == count
+
+
+def test_a_source_that_lost_the_chunk_proves_it_only_if_all_of_it_is_there() -> None:
+    assert verified(Reader(*ALL_THERE), None).error is None
+    assert "unverifiable" in (verified(Reader(*B_NEWER), None).error or "")
+
+
+def test_another_transform_than_that_of_the_copy_proves_nothing() -> None:
+    receipt = replace(receipt_of(CHUNK), transform=Transform("filter", "0"))
+    assert verified(Reader(*ALL_THERE), CHUNK, receipt).error is None
+    assert "unverifiable" in (verified(Reader(*B_NEWER), CHUNK, receipt).error or "")
+
+
+def test_a_source_that_shows_other_records_is_named() -> None:
+    changed = [*CHUNK[:2], record(8, b"a", b"impure")]
+    assert "another digest" in (verified(Reader(*ALL_THERE), changed).error or "")
+
+
+def test_a_record_that_is_missing_is_named() -> None:
+    result = verified(Reader(ALL_THERE[0]), CHUNK)
+    assert "offset 6: nothing is there" in (result.error or "") and not result.verified
 
 
 numbers = st.tuples(st.integers(1, MOST_GENERATION), st.integers(0, MOST_OFFSET))

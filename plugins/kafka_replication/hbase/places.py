@@ -21,7 +21,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, size_of
 from kafka_replication.targets.chunk_places import Parts
-from kafka_replication.targets.idempotent import refused
+from kafka_replication.targets.idempotent import Leftover, refused
 
 
 class TablePlaces:
@@ -49,14 +49,17 @@ class TablePlaces:
     def check_ids(self, ids: Ids) -> None:
         self._tables.check_ids(self._key, ids)
 
-    def not_committed(self, position: Position) -> set[int]:
+    def not_committed(self, position: Position) -> set[Leftover]:
         spans = outside(self._tables, self._key.target_topic, self._origin, position.coverage)
         return {
-            offset_of(row)
+            (offset_of(row), "")
             for span in spans
             for row, cells in self._scans.origins(span)
             if self._origin.owns(row, cells) and not is_gone(cells)
         }
+
+    def leftover(self, record: Record) -> Leftover:
+        return record[0], ""  # an offset has one place
 
     def of_chunk(self, *, digests: bool) -> Parts:
         return Parts(self._key.source.partition, digests=digests)

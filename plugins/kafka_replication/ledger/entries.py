@@ -284,18 +284,8 @@ class Receipt(LedgerEntry):
 
     KIND = "receipt"
     FORMAT = 2
-    OPTIONAL = frozenset(
-        {
-            "after",
-            "delivery",
-            "duplicates",
-            "failures",
-            "lost_in_delivery",
-            "promise",
-            "sources",
-            "superseded",
-            "throttled",
-        }
+    OPTIONAL = frozenset({"after", "delivery", "duplicates", "failures", "lost_in_delivery"}) | frozenset(
+        {"promise", "sources", "superseded", "throttled"}
     )
 
     generation: Number

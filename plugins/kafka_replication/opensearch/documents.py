@@ -117,7 +117,7 @@ def failure_of(record: Record, error: NoDocument) -> Failure:
 
 
 def _about(document: bytes) -> tuple[int, dict[str, Any]]:
-    """The place where our field begins, and its content."""
+    """The place where our field begins, and its members."""
     begin = document.rfind(_BEGIN)  # inside of its strings a quotation mark has a backslash, so this is the field
     if begin < 0:
         raise ValueError("no field of ours")

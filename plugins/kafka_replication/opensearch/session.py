@@ -20,7 +20,7 @@ from kafka_replication.opensearch.standing import Query, count, foreign, ours, w
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.chunk_places import ChunkPlaces
-from kafka_replication.targets.idempotent import refused
+from kafka_replication.targets.idempotent import Leftover, refused
 
 PAGE = 10_000
 
@@ -60,18 +60,21 @@ class IndexPlaces:
     def check_ids(self, ids: Ids) -> None:
         self._indexes.check_ids(self._key, ids)
 
-    def not_committed(self, position: Position) -> set[int]:
+    def not_committed(self, position: Position) -> set[Leftover]:
         refresh(self._client, self._key.target_topic)
         query: Query = {"bool": {"filter": ours(self._origin), "must_not": [within(position.coverage)]}}
-        found, after = set[int](), -1
+        found, after = set[Leftover](), -1
         while True:
             past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
             body = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": PAGE, "_source": False}
-            page = [int(hit["sort"][0]) for hit in hits(self._client, body, self._key.target_topic)]
+            page = [(int(hit["sort"][0]), str(hit["_id"])) for hit in hits(self._client, body, self._key.target_topic)]
             found.update(page)
             if len(page) < PAGE:
                 return found
-            after = page[-1]
+            after = page[-1][0]
+
+    def leftover(self, record: Record) -> Leftover:
+        return record[0], self._making.id(record)
 
     def placed(self, record: Record, number: int) -> Item | Failure:
         try:

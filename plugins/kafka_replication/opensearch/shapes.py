@@ -1,4 +1,4 @@
-"""The documents of records: each its own (`EachRecord`), or the newest one of each key (`NewestOfKey`)."""
+"""Records become documents: each its own (`EachRecord`), or the newest one of each key (`NewestOfKey`)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class Making(Protocol):
     def takes_back(self) -> bool:
         """True if what was written and not committed can be deleted: nothing else was there before."""
 
+    def id(self, record: Record) -> str:
+        """The id of the record's document. Raises NoDocument."""
+
     def item(self, record: Record, session: int) -> Item:
         """The document of a record, as the session of this number writes it. Raises NoDocument."""
 
@@ -45,8 +48,11 @@ class EachRecord:
     origin: Origin
     documents: Documents
 
+    def id(self, record: Record) -> str:
+        return self.origin.id(record[0])
+
     def item(self, record: Record, session: int) -> Item:
-        return item(record[0], self.origin.id(record[0]), session, self.documents.encoded(record))
+        return item(record[0], self.id(record), session, self.documents.encoded(record))
 
     def refusal(self, record: Record) -> Failure | None:
         return self.documents.refusal(record)
@@ -66,7 +72,7 @@ class NewestOfKey:
     partitioner: KeyHash
 
     def item(self, record: Record, session: int) -> Item:  # the same for every session
-        offset, id_ = record[0], self._id(record[2])
+        offset, id_ = record[0], self.id(record)
         try:
             number = version(self.origin.generation, offset)
         except ValueError as error:
@@ -74,8 +80,8 @@ class NewestOfKey:
         action = f'{{"index":{{"_id":{json.dumps(id_)},"version":{number},"version_type":"external"}}}}\n'
         return Item(offset, action.encode() + self.documents.encoded(record) + b"\n")
 
-    def _id(self, key: bytes | None) -> str:
-        if key is None:
+    def id(self, record: Record) -> str:
+        if (key := record[2]) is None:
             raise NoDocument("it has no key, by which the newest record is kept (shape: latest)")
         if (right := self._partition(self.partitioner, key)) != self._own:
             raise NoDocument(self._misplaced(key, right))

@@ -31,6 +31,9 @@ REQUEST_BYTES = 4 << 20
 REQUEST_RECORDS = 1_000
 
 
+Leftover = tuple[int, str]  # offset and place of a record that an earlier session wrote and did not commit
+
+
 class Placed(Protocol):
     """The request that writes one record, or its part of one."""
 
@@ -59,8 +62,11 @@ class Places(Protocol):
     def open(self, position: Position | None) -> None:
         """Records are written behind this position from now on."""
 
-    def not_committed(self, position: Position) -> set[int]:
-        """The offsets of records that an earlier session wrote and did not commit."""
+    def not_committed(self, position: Position) -> set[Leftover]:
+        """The records that an earlier session wrote and did not commit."""
+
+    def leftover(self, record: Record) -> Leftover:
+        """A record as `not_committed` has it, if it is placed."""
 
     def of_chunk(self, *, digests: bool) -> ChunkPlaces:
         """The places of a new chunk. Without ``digests`` no record is left out."""
@@ -149,7 +155,7 @@ class ChunkWriter:
             self.sent += 1
             self.first = self.first or record
             if leftovers:
-                leftovers.discard(offset)
+                leftovers.discard(self._session.places.leftover(record))
             if self._bytes >= REQUEST_BYTES or len(self._ready) >= REQUEST_RECORDS:
                 self._send()
         self._parts.add(records)
@@ -211,7 +217,7 @@ class IdempotentSession:
         self._pool: ThreadPoolExecutor | None = None
         self._position: Position | None = None
         self._chunk: ChunkWriter | None = None
-        self.leftovers: set[int] = set()  # offsets of records that an earlier session wrote and did not commit
+        self.leftovers: set[Leftover] = set()
 
     def fence(self) -> None:
         if self._ids is not None:
@@ -298,16 +304,16 @@ class IdempotentSession:
 
     def _remove_leftovers(self, receipt: Receipt) -> None:
         """Remove what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
-        left = [offset for offset in sorted(self.leftovers) if offset in receipt.range]
+        left = sorted(one for one in self.leftovers if one[0] in receipt.range)
         if left and not self.places.takes_back:
             raise Refused(
-                f"{self.key.source}: an attempt that died has written the record at offset {left[0]}, which is left out"
-                " now, and what it replaced at its key is gone",
+                f"{self.key.source}: an attempt that died has written a record at offset {left[0][0]}, which is left"
+                " out now, and what it replaced at its key is gone",
                 "set filter, transform or failures back to what they were; or reset the topic, and copy it to another"
                 " target topic",
             )
         if left:
-            self.places.remove(left, self.number)
+            self.places.remove([offset for offset, _ in left], self.number)
             self.leftovers.difference_update(left)
 
     def decide(self, position: Position, decided: Handled) -> None:

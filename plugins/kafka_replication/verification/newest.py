@@ -31,7 +31,7 @@ Change = Callable[[_Record], Iterable[_Record]]  # makes the records to write of
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The record that a reader finds at a key. ``source`` is None for something that this generation of the replication
+    """A record that a reader finds at a key. ``source`` is None for something that this generation of the replication
     has not written.
     """
 
@@ -48,7 +48,7 @@ class KeyReader(Protocol):
     """
 
     def at_keys(self, keys: Sequence[bytes]) -> Mapping[bytes, Found]:
-        """The records that are there at these different keys, by key; without those where nothing is."""
+        """The record at each of these different keys; without those where nothing is."""
 
     def still_newest(self, wanted: OffsetRange) -> Iterator[Sent]:
         """The records of the partition that are there and have these source offsets, in their order. Without those that
@@ -97,7 +97,7 @@ def digest_of(newest: Iterable[Sent]) -> str:
 
 
 class Verdict(StrEnum):
-    """The verdict about the key of a record, with the words of a message."""
+    """The verdict about what is found at the key of a record, in the words of a message."""
 
     THERE = "it is there"
     SUPERSEDED = "a newer record of its key is there"
@@ -129,7 +129,7 @@ def verdict(own: TopicPartition, record: Sent, found: Found | None, copied: Call
 
 @dataclass(frozen=True, slots=True)
 class AtKey:
-    """The verdict about the key of the record at this ``offset``. ``found`` is the offset of that, if it is ours."""
+    """The finding at the key of the record at this ``offset``. ``found`` is the offset of that, if it is ours."""
 
     offset: int
     verdict: Verdict
@@ -143,7 +143,7 @@ class AtKey:
 def at_keys(
     own: TopicPartition, made: NewestRecords, reader: KeyReader, copied: Callable[[int], bool] = lambda _: False
 ) -> Iterator[AtKey]:
-    """The verdict about the key of each of these records of the partition ``own``; ``copied`` as in `verdict`."""
+    """The findings at the keys of these records of the source partition ``own``. ``copied`` as in `verdict`."""
     left = iter(made.by_key.items())
     while some := dict(islice(left, AT_ONCE)):
         there = reader.at_keys(tuple(some))

@@ -1,0 +1,329 @@
+"""The newest record of each key in OpenSearch, whatever is produced, copied, killed, woken, filled in later or reset."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kafka_replication.model.targets import LATEST
+from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.failed.catalog import Selection, failed_records
+from kafka_replication.runs.failed.retry_discard import Decision, retry
+from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.sinks.port import SinkSession
+from stack.opensearch_server import OpenSearchServer
+from tests.support.audits import audit
+from tests.support.children import copy_process, end_of
+from tests.support.http_proxy import Answer, Pass, Proxy, running
+from tests.support.jobs import InProcess, after_copy
+from tests.support.opensearch import OpenSearchGround
+from tests.support.scenario import Rec, Scenario, only
+
+KEYS = "abcdefgh"
+SEED = random.SystemRandom().randrange(1 << 32)
+
+
+@dataclass
+class Customers:
+    """A replication to an index of the newest record of each key, and what has to be there in the end."""
+
+    scene: Scenario
+    ground: OpenSearchGround
+    proxy: Proxy
+    log: list[Rec] = field(default_factory=list)
+
+    def create(self, partitions: int = 1) -> None:
+        self.scene.source.create(self.scene.topic, partitions)
+
+    def produce(self, *records: Rec) -> None:
+        self.scene.source.produce(self.scene.topic, list(records))
+        self.log += records
+
+    def put(self, keys: str) -> None:
+        self.produce(*(self.record(key, len(self.log) + n) for n, key in enumerate(keys)))
+
+    def record(self, key: str, n: int) -> Rec:
+        return Rec(key.encode(), json.dumps({"n": n, "of": key}).encode(), (), 1_700_000_000_000 + n)
+
+    def found(self, **query: Any) -> dict[str, dict[str, Any]]:
+        """The documents by id, as a search of somebody else finds them."""
+        topic = self.scene.topic
+        self.ground.ask("POST", f"{topic}/_refresh")
+        body = {"query": query or {"match_all": {}}, "size": 10_000}
+        hits = self.ground.ask("POST", f"{topic}/_search", body)["hits"]["hits"]
+        return {hit["_id"]: hit["_source"] for hit in hits}
+
+    def assert_newest(self, until: int | None = None, generation: int = 1) -> None:
+        """Exactly the newest record of each key, by a naive model."""
+        wanted = dict[str, tuple[int, bytes | None]]()
+        for offset, record in enumerate(self.log[:until]):
+            wanted[(record.key or b"").decode()] = (offset, record.value)
+        found = self.found()
+        assert found.keys() == wanted.keys()
+        for id_, (offset, value) in wanted.items():
+            about = found[id_]["kafka"]
+            assert (about["offset"], about["generation"], about["key"]) == (offset, generation, id_)
+            left = {name: member for name, member in found[id_].items() if name != "kafka"}
+            assert (left, about.get("tombstone")) == (json.loads(value), None) if value else ({}, True)
+
+    def assert_clean(self) -> None:
+        report = audit(self.scene.bare_run())
+        assert all(partition.outcome == "clean" for partition in report.partitions), report.text()
+
+    def run(self) -> None:
+        report = self.scene.run()
+        assert report.outcome in ("done", "nothing_to_do"), report.table()
+
+
+@pytest.fixture
+def customers(scene: Scenario, opensearch: OpenSearchServer) -> Iterator[Customers]:
+    proxy = Proxy(opensearch.url)
+    with running(proxy) as url:
+        scene.client = {"url": url}
+        scene.settings["target"] = {"connection": "target", "type": "opensearch", "shape": "latest"}
+        scene.settings["copy"] = {"chunk_records": 5, "stall_timeout": 30}
+        yield Customers(scene, OpenSearchGround.of(opensearch, LATEST), proxy)
+
+
+def test_the_newest_record_of_each_key_is_the_document_of_its_id(customers: Customers) -> None:
+    customers.create()
+    customers.put("abcabca" + "dd")
+    customers.produce(Rec(b"c", None, (), 1_700_000_000_100))
+    report = customers.scene.run()
+    line = only(report)
+    assert report.outcome == "done" and line.digest_ok, report.table()
+    customers.assert_newest()
+    assert customers.found(term={"kafka.tombstone": True}).keys() == {"c"}
+    assert (line.copied, line.superseded, line.missing) == (10, 6, 0)
+    assert report.as_json()["promise"] == LATEST and report.as_json()["ranges"][0]["superseded"] == 6
+    assert "superseded by a newer one" in report.table()
+    [row] = standing(customers.scene.bare_run())
+    assert row.as_json()["superseded"] == 6 and row.state == "in sync"
+    receipts = customers.scene.bare_run().clusters.ledger.receipts({customers.scene.key(): None})
+    assert sum(receipt.superseded for receipt in receipts.of(customers.scene.key(), 1)) == 6
+    customers.put("abd")
+    customers.run()
+    customers.assert_newest()
+    audited = audit(customers.scene.bare_run())
+    [partition] = audited.partitions
+    assert (partition.outcome, partition.superseded, partition.by_content) == ("clean", 9, 13), audited.text()
+    customers.scene.idle_run()
+
+
+@pytest.mark.parametrize("failpoint", ["P0", "P1:2", "P3:2"])
+def test_a_copier_that_dies_is_healed_by_the_next_run(customers: Customers, failpoint: str) -> None:
+    """At P1 it has written what it did not commit, at P3 committed what nobody has verified."""
+    customers.create()
+    customers.put("aabbccddabcdaaa")
+    assert end_of(copy_process(customers.scene, customers.scene.copy_job(), failpoint)) == -signal.SIGKILL
+    customers.run()
+    customers.assert_newest()
+    assert customers.scene.watermark() == 15
+    customers.assert_clean()
+
+
+def test_an_answer_that_is_lost_after_the_write_changes_nothing(customers: Customers) -> None:
+    customers.create()
+    customers.put("abcabcabcabc")
+    lost = list[int]()
+
+    def losing(path: str, body: bytes, passed: Pass) -> Answer | None:
+        answer = passed(body)
+        lost.append(1)
+        return None if len(lost) in (1, 3) else answer
+
+    customers.proxy.fault = losing
+    customers.run()
+    assert len(lost) > 3
+    customers.assert_newest()
+    customers.assert_clean()
+
+
+def test_what_differs_from_the_receipt_is_named_and_what_is_newer_is_not(customers: Customers) -> None:
+    customers.create()
+    customers.put("abc")
+    document = f"{customers.scene.topic}/_doc"
+
+    def older() -> None:
+        old = {**customers.found()["b"], "n": 0}
+        old["kafka"] = {**old["kafka"], "offset": 0}
+        customers.ground.ask("PUT", f"{document}/b", old)
+
+    report = customers.scene.run(after_copy(older))
+    error = only(report).error or ""
+    assert report.outcome == "failed" and "offset 1: an older record of its key is there" in error, report.table()
+    assert customers.scene.watermark() in (None, 0)
+    customers.put("b")
+    report = customers.scene.run()
+    assert report.outcome == "done", report.table()  # the newer one lies over it
+    customers.assert_newest()
+    customers.ground.ask("DELETE", f"{document}/a")
+    [partition] = audit(customers.scene.bare_run()).partitions
+    assert partition.outcome == "differs" and "offset 0: nothing is there" in " ".join(partition.notes)
+
+
+def test_records_that_have_no_place_are_named_and_set_aside(customers: Customers) -> None:
+    customers.scene.settings["failures"] = {"policy": "skip", "limit": 10}
+    customers.create()
+    customers.put("ab")
+    customers.scene.source.produce(customers.scene.topic, [Rec(None, b"{}"), Rec(b"x" * 513, b"{}"), Rec(b"a", b"[]")])
+    report = customers.scene.run()
+    assert report.outcome == "done" and only(report).skipped == 3, report.table()
+    customers.assert_newest()
+    rows = failed_records(customers.scene.bare_run(), customers.scene.bare_run().view(), Selection())
+    reasons = {row.record.offset: row.record.reason for row in rows}
+    assert "no key" in reasons[2] and "513 bytes" in reasons[3] and "no object" in reasons[4]
+
+
+def test_a_key_in_two_partitions_is_refused_by_name(customers: Customers) -> None:
+    """Java puts ``a`` into partition 0 of 3, librdkafka into 1."""
+    customers.create(3)
+    java, other = _partitions(b"a")
+    customers.scene.source.produce(customers.scene.topic, [customers.record("a", 1)], java)
+    customers.scene.source.produce(customers.scene.topic, [customers.record("a", 2)], other)
+    report = customers.scene.run()
+    errors = {line.key.source.partition: line.error for line in report.ranges if line.error}
+    assert errors.keys() == {other} and "target.partitioner" in (errors[other] or ""), report.table()
+    assert customers.found()["a"]["n"] == 1
+
+
+def test_partitions_that_the_source_gets_later_are_refused(customers: Customers) -> None:
+    customers.create()
+    customers.put("ab")
+    customers.run()
+    customers.scene.source.grow(customers.scene.topic, 2)
+    report = customers.scene.run()
+    errors = [line.error or "" for line in report.ranges if line.error]
+    assert report.outcome == "failed" and any("records of one key" in error for error in errors), report.table()
+
+
+def _partitions(key: bytes) -> tuple[int, int]:
+    from kafka_replication.kafka.write.partitioner import partition_of_key
+
+    java, other = partition_of_key("murmur2", key, 3), partition_of_key("crc32", key, 3)
+    assert java != other
+    return java, other
+
+
+def test_an_index_of_the_other_shape_is_refused(customers: Customers) -> None:
+    customers.create()
+    customers.put("ab")
+    customers.run()
+    customers.scene.settings["target"] = {"connection": "target", "type": "opensearch"}
+    customers.put("c")
+    report = customers.scene.run()
+    assert report.outcome == "failed" and "was made for" in (only(report).error or ""), report.table()
+    assert customers.found().keys() == {"a", "b"}
+
+
+def test_a_record_that_was_set_aside_is_retried_under_what_is_newer(customers: Customers) -> None:
+    customers.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
+    customers.create()
+    customers.put("a")
+    bad = [Rec(key, b'{"n": "no number"}', (), 1_700_000_000_500) for key in (b"a", b"b")]
+    customers.scene.source.produce(customers.scene.topic, bad)
+    customers.log += bad
+    customers.put("a")
+    customers.run()
+    assert customers.found().keys() == {"a"}
+    rows = failed_records(customers.scene.bare_run(), customers.scene.bare_run().view(), Selection())
+    assert [row.record.offset for row in rows] == [1, 2]
+    customers.scene.settings["transform"] = f"{__name__}:numbers"
+    outcomes = retry(customers.scene.bare_run(), rows, Decision(by="me"))
+    assert [outcome.done for outcome in outcomes] == [True, True], outcomes
+    found = customers.found()
+    assert (found["a"]["n"], found["b"]["n"]) == (3, 0), "newer is what came later, not what was written later"
+
+
+def numbers(record: Any) -> Any:
+    """A transform that makes every ``n`` a number."""
+    value = json.loads(record.value)
+    return record.replace(value=json.dumps({**value, "n": 0}).encode())
+
+
+def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Customers) -> None:
+    """Random sequences of producing, copying, dying, waking late, filling in and resetting, against a naive model."""
+    seed = SEED
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    scene, generation = customers.scene, 1
+    customers.create()
+    customers.put("abc")
+    customers.run()
+    with ExitStack() as asleep:
+        sleepers = list[tuple[SinkSession, int]]()
+        for step in range(12):
+            action = chance.choice(["produce", "run", "die", "sleep", "wake", "reset", "run"])
+            if action == "produce" or step == 0:
+                customers.put("".join(chance.choices(KEYS, k=chance.randint(1, 12))))
+            elif action == "run":
+                customers.run()
+            elif action == "die":
+                customers.put("".join(chance.choices(KEYS, k=8)))
+                failpoint = chance.choice(["P0", "P1:1", "P1:2", "P3:1"])
+                end_of(copy_process(scene, scene.copy_job(), failpoint))
+            elif action == "sleep":
+                position = scene.position()
+                session = asleep.enter_context(scene.bare_run().clusters.target.sink.session(scene.key(), position.ids))
+                session.fence()
+                assert session.position() == position
+                sleepers.append((session, position.generation))
+            elif action == "wake" and sleepers:
+                _wake(customers, *sleepers.pop(), chance)
+            elif action == "reset":
+                customers.ground.delete(scene.topic)
+                reset_topic(scene.bare_run("reset"), scene.topic)
+                generation += 1
+                customers.run()
+        for session, of in sleepers:
+            _wake(customers, session, of, chance)
+        customers.run()
+    customers.assert_newest(generation=generation)
+    customers.assert_clean()
+
+
+def _wake(customers: Customers, session: SinkSession, generation: int, chance: random.Random) -> None:
+    """A copier that was replaced writes a part of the source that it had read, and cannot commit. One of before a reset
+    writes only keys that are there: others would be foreign documents, which stop the next copier.
+    """
+    customers.run()
+    now, known = customers.scene.position().generation, customers.found().keys()
+    first = chance.randrange(len(customers.log))
+    some = [
+        (offset, record.timestamp, record.key, record.value, None)
+        for offset, record in enumerate(customers.log[first : first + 6], first)
+        if generation == now or (record.key or b"").decode() in known
+    ]
+    writer = session.begin()
+    writer.write(some)
+    try:
+        writer.finish("")
+    except Exception as error:  # noqa: BLE001  # what it is told does not matter
+        print(f"woke: {error}")
+
+
+def test_a_backfill_of_an_old_range_fills_in_only_what_is_not_there(customers: Customers) -> None:
+    customers.scene.settings["start_from"] = "latest"
+    customers.create()
+    customers.put("abcd")
+    customers.run()
+    customers.put("ab")
+    customers.run()
+    assert customers.found().keys() == {"a", "b"}
+    request = parse(customers.scene.replication(), topics=[customers.scene.topic], from_=0, until=4)
+    launcher = InProcess()
+    report = backfilling.run(
+        customers.scene.replication(), customers.scene.connections, customers.scene.store, lambda: launcher, request
+    )
+    assert report.outcome == "done" and only(report).superseded == 2, report.table()
+    customers.assert_newest()
+    customers.assert_clean()
