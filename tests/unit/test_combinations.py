@@ -49,8 +49,8 @@ def test_every_cell_is_a_replication_or_refused_by_the_rule_that_concerns_it() -
 
 
 def test_the_default_of_every_axis_goes_with_everything_but_a_shape_that_a_topic_has_not() -> None:
-    for axis, values in AXES.items():
-        values = [value for value in values if value != LATEST]
+    for axis, every in AXES.items():
+        values = [value for value in every if value != LATEST]
         others = {other: every[0] for other, every in AXES.items() if other != axis}
         if axis == "target.shape":  # Kafka has one only
             others["target.type"] = "opensearch"
