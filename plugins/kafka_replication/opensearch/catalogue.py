@@ -136,7 +136,7 @@ class OpenSearchCatalogue:
         return frozenset()
 
     def check_writing(self) -> None:
-        if self._ledger.exists() and (error := self._ledger.obstacle() or self._foresight.cannot_write(INDEX)):
+        if error := self._ledger.obstacle():
             raise error
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:

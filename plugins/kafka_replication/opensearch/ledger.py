@@ -15,6 +15,7 @@ from kafka_replication.model.errors import NotReady, Refused, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch.client import Answer, Client, path
+from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.journal import (
     FORMAT,
     INDEX,
@@ -111,10 +112,12 @@ class OpenSearchLedger(UnhiddenLedger):
 
     def obstacle(self) -> ReplicationError | None:
         found = self._client.found("GET", path(INDEX, "_settings"), flat_settings=True)
-        settings = next(iter(found.values()))["settings"] if found else {}
+        if not found:
+            return None
+        settings = next(iter(found.values()))["settings"]
         blocks = sorted(name for name, value in settings.items() if name in BLOCKS and value == "true")
         if not blocks:
-            return None
+            return Foresight(self._client).cannot_write(INDEX)
         return NotReady(
             f"the ledger {INDEX} on the target cannot be written: {', '.join(blocks)}",
             "free disk space if its node has none left, then remove the block; the next run goes on",
