@@ -60,10 +60,7 @@ class Judge:
         }
 
     def _quarantined(self, topic: str, partition: int) -> list[list[Record]]:
-        """What the quarantine has of a source partition, as it was at the source."""
-        if self._bench.search is not None:
-            mine = {record for _, record in self._load.records[partition]}
-            return [[record for record in self._bench.search.aside(topic) if record in mine]]
+        """What the quarantine topic has of a source partition, as it was at the source."""
         return [[_original(found) for found in log if _is_of(found, partition)] for log in self._logs(topic)]
 
     def _logs(self, topic: str) -> list[list[Record]]:

@@ -88,10 +88,6 @@ class SearchSide:
             for number in range(max(found) + 1)
         ]
 
-    def aside(self, topic: str) -> list[Record]:
-        """The records that were set aside, as they were at the source, in the order of their offsets."""
-        return [_set_aside(one) for one in sorted(self._documents(topic), key=lambda one: int(one["kafka"]["offset"]))]
-
     def engines(self, replication: str) -> Counter[str]:
         """How many chunks each engine has copied, as the receipts say."""
         found = dict[str, str]()  # the newest value of each key
@@ -131,13 +127,6 @@ def _content(header: dict[str, str]) -> bytes | None:
     if "value64" in header:
         return b64decode(header["value64"])
     return header["value"].encode() if "value" in header else None
-
-
-def _set_aside(document: dict[str, Any]) -> Record:
-    content = document["content"]
-    key, value = (None if content[name] is None else b64decode(content[name]) for name in ("key", "value"))
-    headers = tuple((name, None if text is None else b64decode(text)) for name, text in content["headers"])
-    return Record(key, value, headers, int(document["kafka"]["timestamp"]))
 
 
 class Hammer:
