@@ -155,3 +155,53 @@ def test_an_interrupted_program_ends_with_the_exit_code_that_it_asked_for(tmp_pa
     line = [sys.executable, "-m", "interrupted"]
     ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stderr) == (7, "")
+
+
+# What drops the exception of a signal, and then goes on; and what closes something meanwhile, for a long time.
+DROPPED = """
+try:
+    os.kill(os.getpid(), signal.{number})
+except BaseException:
+    pass
+wait(100)
+print("went on")
+"""
+CLOSING_FOR_LONG = """
+def closing():
+    try:
+        raise ValueError
+    except ValueError:
+        wait(2.5)
+    wait(2.5)
+    print("closed")
+
+try:
+    os.kill(os.getpid(), signal.{number})
+finally:
+    closing()
+"""
+JOINING = """
+threading.Thread(target=lambda: [wait(3), print("closed")]).start()
+os.kill(os.getpid(), signal.{number})
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(("program", "said"), [(DROPPED, ""), (CLOSING_FOR_LONG, "closed\n"), (JOINING, "closed\n")])
+def test_a_signal_ends_a_process_once_whatever_becomes_of_its_exception(program: str, said: str, number: str) -> None:
+    text = f"""
+import os, signal, threading, time
+from kafka_replication.runtime import stopping
+
+def wait(looks):
+    until = time.monotonic() + looks * stopping.LOOK
+    while time.monotonic() < until:
+        time.sleep(0.01)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stopping.on_signals(even_ignored=True)
+{program.format(number=number)}
+"""
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300)
+    assert (ended.stdout, ended.stderr) == (said, "")
+    assert ended.returncode == 128 + signal.Signals[number]

@@ -52,16 +52,18 @@ def act(
             run = open_run(replication, EnvironmentConnections(), store, run_id, deadline, looks=looks)
             document, text, code = action(run)
     except ReplicationError as e:
+        stopping.leave_if_asked()
         if as_json:
             typer.echo(json.dumps(failure(e)))
         typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else "") + f"\nsee: {e.see}", err=True)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None
-    except SystemError as e:
-        stopping.raise_again(e)
+    except Exception:
+        stopping.leave_if_asked()
         raise
     typer.echo(json.dumps(document, indent=2) if as_json else text)
+    stopping.leave_if_asked()
     raise typer.Exit(code)
 
 

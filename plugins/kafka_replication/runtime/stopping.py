@@ -14,7 +14,9 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP to its workers when Spark ends
-AGAIN = 0.05  # seconds until a signal is raised again whose exception was lost
+AGAIN = 0.05  # seconds until a signal is raised again whose exception is known to be lost
+LOOK = 0.5  # seconds from one look to the next whether the process leaves; if it does not, the signal is raised again
+_PROGRAM = ("<module>", "_run_module_as_main")  # the outermost frame, until Python takes the process down
 _told = sys.unraisablehook
 
 
@@ -50,7 +52,7 @@ def on_signals(*, even_ignored: bool = False) -> None:
 def _lost(lost: Any) -> None:
     """Python drops an exception that comes while it frees an object, and with it the signal: the process goes on."""
     if _asked and isinstance(lost.exc_value, SystemExit):
-        signal.setitimer(signal.ITIMER_REAL, AGAIN)  # not here, where it would be lost as well
+        signal.setitimer(signal.ITIMER_REAL, AGAIN, LOOK)  # not here, where it would be lost as well
     else:
         _told(lost)
 
@@ -84,11 +86,30 @@ def _leave(number: int, _: FrameType | None) -> None:
         return
     _asked = True
     _first = number
-    _leave_again(number, None)
+    signal.setitimer(signal.ITIMER_REAL, LOOK, LOOK)
+    leave_if_asked()
 
 
-def _leave_again(_number: int, _: FrameType | None) -> None:
-    raise (Interrupted if _first == signal.SIGINT else SystemExit)(128 + _first)
+def leave_if_asked() -> None:
+    """Raise what the first signal has raised, if there was one: what fails afterwards has failed because of it."""
+    if _asked:
+        raise (Interrupted if _first == signal.SIGINT else SystemExit)(128 + _first)
+
+
+def _leave_again(_number: int, frame: FrameType | None) -> None:
+    """Code that drops every exception, as much of what is written in C does, may have dropped that of the signal."""
+    if not _is_leaving(frame):
+        leave_if_asked()
+
+
+def _is_leaving(frame: FrameType | None) -> bool:
+    """True if an exception of a signal is on its way up, so that something is closed; or if the program has ended."""
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, SystemExit):
+        error = error.__context__
+    return error is not None or frame is None or frame.f_code.co_name not in _PROGRAM
 
 
 def end_group(process: subprocess.Popen[Any], seconds: float) -> None:
