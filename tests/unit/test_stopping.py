@@ -187,7 +187,11 @@ os.kill(os.getpid(), signal.{number})
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize(("program", "said"), [(DROPPED, ""), (CLOSING_FOR_LONG, "closed\n"), (JOINING, "closed\n")])
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [(DROPPED, ""), (CLOSING_FOR_LONG, "closed\n"), (JOINING, "closed\n")],
+    ids=["dropped", "closing", "joining"],
+)
 def test_a_signal_ends_a_process_once_whatever_becomes_of_its_exception(program: str, said: str, number: str) -> None:
     text = f"""
 import os, signal, threading, time

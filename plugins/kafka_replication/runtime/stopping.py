@@ -4,6 +4,7 @@ time to end.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -18,6 +19,7 @@ AGAIN = 0.05  # seconds until a signal is raised again whose exception is known 
 LOOK = 0.5  # seconds from one look to the next whether the process leaves; if it does not, the signal is raised again
 _PROGRAM = ("<module>", "_run_module_as_main")  # the outermost frame, until Python takes the process down
 _told = sys.unraisablehook
+atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)  # before Python takes its handlers back
 
 
 class Interrupted(SystemExit, KeyboardInterrupt):
