@@ -120,7 +120,18 @@ ENDING = {"own cluster": ("own", 1), "three brokers": ("target3", 3)}
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
-LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "spark", "hbase", "integration")
+LONGEST = (
+    "airflow",
+    "e2e",
+    "own cluster",
+    "opensearch",
+    "faults",
+    "lint",
+    "hbase",
+    "three brokers",
+    "spark",
+    "integration",
+)
 
 
 def _group(item: pytest.Item) -> str:
