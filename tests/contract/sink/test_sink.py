@@ -14,7 +14,7 @@ from tests.contract.kafka_ground import KafkaGround
 from tests.contract.sink.broken import ALL, UNSAFE, Broken, BrokenAcknowledgedSink, BrokenSink, Unsafe
 from tests.support.scenario import Cluster
 
-# Of Kafka: "idempotent" is the promise of other kinds of targets.
+# Of Kafka: the other two are promises of other kinds of targets.
 GUARANTEES = dict(zip(PROFILES, (name for name in PROMISED if name not in ("idempotent", "latest")), strict=True))
 # What a weaker profile promises as well is shown once, but for the first check of each.
 CHOSEN = [
