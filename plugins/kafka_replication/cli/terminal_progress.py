@@ -22,6 +22,7 @@ from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.table import amount
 from kafka_replication.runs.run import Run
+from kafka_replication.runtime import stopping
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submitting.output import OutputFile
 
@@ -164,7 +165,7 @@ def watch(read: Callable[[], str]) -> None:
                     typer.echo(text + "\n")
                 time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
-        pass
+        stopping.obeyed()
 
 
 def _read(read: Callable[[], str]) -> str:

@@ -77,6 +77,7 @@ def watch(
                 raise typer.Exit(code)
             pause.wait(max(1.0, began + every - time.monotonic()))
     except KeyboardInterrupt:
+        stopping.obeyed()
         raise typer.Exit(0) from None
 
 

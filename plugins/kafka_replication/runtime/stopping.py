@@ -82,7 +82,7 @@ def asked() -> bool:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """Set a flag only: the next signal may interrupt this function, and a lock could then never be acquired."""
+    """Set a flag, and raise: the next signal may interrupt this function, and a lock could then never be acquired."""
     global _asked, _first
     if _asked:
         return
@@ -96,6 +96,13 @@ def leave_if_asked() -> None:
     """Raise what the first signal has raised, if there was one: what fails afterwards has failed because of it."""
     if _asked:
         raise (Interrupted if _first == signal.SIGINT else SystemExit)(128 + _first)
+
+
+def obeyed() -> None:
+    """Take the signal for done: who caught its exception has ended what it was to end, and is no failure."""
+    global _asked
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _asked = False
 
 
 def _leave_again(_number: int, frame: FrameType | None) -> None:
