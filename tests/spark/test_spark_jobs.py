@@ -17,7 +17,7 @@ from kafka_replication.runtime.events import Event
 from tests.spark.installation import ROOT, build, files, install
 from tests.spark.pythons import python_without
 from tests.support.scenario import Scenario, numbered
-from tests.support.spark_run import SparkRun, kill_driver, kill_jvm, kill_only_the_run, kill_run, kill_workers
+from tests.support.spark_run import KILLS, SparkRun, end_after
 from tests.support.waiting import wait_until
 
 PARTITIONS, RECORDS = 4, 1_000
@@ -59,21 +59,12 @@ def test_an_installed_wheel_copies_and_verifies(ready: Scenario) -> None:
     ready.idle_run()
 
 
-SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)]
-
-
-@pytest.mark.parametrize("kill", [kill_workers, kill_only_the_run, *SLOW_KILLS])
+@pytest.mark.parametrize("kill", KILLS)
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SMALL}
     run = SparkRun(ready, halted=True)
     await_middle(ready, run)
-    kill(run)
-    run.go_on()
-    report = run.end()
-    run.assert_nothing_left()
-    # A worker's death is healed by Spark's next attempt; without its driver the run fails.
-    if kill is kill_workers:
-        assert report["outcome"] == "done", report
+    end_after(run, kill)
     ready.settings |= {"copy": {}}
     healed = ready.run()
     assert healed.outcome in ("done", "nothing_to_do"), healed.table()

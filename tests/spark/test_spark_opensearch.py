@@ -16,10 +16,9 @@ from stack.opensearch_server import OpenSearchServer
 from tests.support.checker import read
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import Scenario, numbered
-from tests.support.spark_run import SparkRun, kill_driver, kill_jvm, kill_only_the_run, kill_run, kill_workers
+from tests.support.spark_run import KILLS, SparkRun, end_after
 
 PARTITIONS, RECORDS, CHUNK = 3, 400, 100
-SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)]
 
 
 @pytest.fixture
@@ -75,17 +74,12 @@ def test_spark_copies_verifies_backfills_and_audits(scene: Scenario, ground: Ope
     assert all(partition.outcome == "clean" for partition in audited.partitions), audited.text()
 
 
-@pytest.mark.parametrize("kill", [kill_workers, kill_only_the_run, *SLOW_KILLS])
+@pytest.mark.parametrize("kill", KILLS)
 def test_kill_while_copying(scene: Scenario, ground: OpenSearchGround, kill: Callable[[SparkRun], None]) -> None:
     scene.settings["copy"] = {"chunk_records": CHUNK}
     run = SparkRun(scene, halted=True)
     run.await_reached(lambda: ground.exists(scene.topic) and documents(ground, scene.topic) > 2 * CHUNK)
-    kill(run)
-    run.go_on()
-    report = run.end()
-    run.assert_nothing_left()
-    if kill is kill_workers:
-        assert report["outcome"] == "done", report
+    end_after(run, kill)
     scene.settings["copy"] = {}
     healed = scene.run()
     assert healed.outcome in ("done", "nothing_to_do"), healed.table()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.host.local import DAEMON
@@ -165,3 +166,23 @@ def kill_run(run: SparkRun) -> None:
 def kill_only_the_run(run: SparkRun) -> None:
     """The process that submitted; Spark has to notice by itself."""
     run.process.send_signal(signal.SIGKILL)
+
+
+KILLS = [
+    kill_workers,
+    kill_only_the_run,
+    *(pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)),
+]
+
+
+def end_after(run: SparkRun, kill: Callable[[SparkRun], None]) -> None:
+    """Kill, let what is left go on, and wait until nothing is.
+
+    A worker's death is healed by Spark's next attempt; without its driver the run fails.
+    """
+    kill(run)
+    run.go_on()
+    report = run.end()
+    run.assert_nothing_left()
+    if kill is kill_workers:
+        assert report["outcome"] == "done", report
