@@ -9,12 +9,10 @@ from typing import Any, Final
 from kafka_replication.hbase.client import SEE, Answer, Client
 from kafka_replication.hbase.protocol import thrift
 from kafka_replication.hbase.rows import FAMILY, partition_begins
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError
-from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.planning.snapshot import Problem
+from kafka_replication.targets.described import DescribedTopics
 
-LEDGER: Final = (POSITIONS, RECEIPTS)  # both are in one table
 # A table of HBase has no id, so that one that was created again would be taken for the one before: it gets ours.
 ID: Final = b"kafka-replication.id"
 PARTITIONS: Final = b"kafka-replication.partitions"
@@ -24,7 +22,7 @@ READ_ONLY: Final = b"READONLY"
 FAMILY_SETTING, TABLE_SETTING = "family.", "table."  # begin the names of settings in target_topics.config
 
 
-class Tables:
+class Tables(DescribedTopics):
     """Asks about tables, also while copying."""
 
     def __init__(self, client: Client) -> None:
@@ -102,28 +100,12 @@ class Tables:
             raise self.judged(name, answer) from answer
 
     def id(self, name: str) -> str | None:
-        """None if there is no such table, or if it has no id."""
         there = self.described(name)
         return None if there is None else id_of(there)
 
-    def check_ids(self, key: PartitionKey, ids: Ids) -> None:
-        """Raise Refused unless the table is still the one of the plan."""
-        found = self.id(key.target_topic)
-        if found != ids.target_topic:
-            what = "was deleted" if found is None else f"was created again: its id is {found}, not {ids.target_topic}"
-            raise Refused(f"{key.target_topic} on the target {what}", "plan again")
-
-    def partitions(self, name: str) -> int:
-        """The number of partitions for which the table was made; 0 if there is none."""
-        if name in LEDGER:
-            return LEDGER_PARTITIONS
+    def made_for(self, name: str) -> int:
         there = self.described(name)
         return 0 if there is None else partitions_of(there)
-
-    def check_place(self, topic: str, partition: int) -> None:
-        """Raise Refused unless the topic has this partition."""
-        if topic not in LEDGER and partition >= self.partitions(topic):
-            raise Refused(f"there is no {topic}-{partition} on the target", "run again, which creates it")
 
 
 CREATE_SECONDS: Final = 120.0

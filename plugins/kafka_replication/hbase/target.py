@@ -18,7 +18,6 @@ from kafka_replication.hbase.shelf import TableShelf
 from kafka_replication.hbase.standing import HBaseStanding, HBaseVerifier
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.kafka.read_back.partition_comparison import SourceSide
-from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -26,15 +25,14 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Login
 from kafka_replication.model.targets import HBASE, IDEMPOTENT, Promise
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.targets.idempotent import IdempotentSession
-from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger
+from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
+from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
 
 
-class HBaseTarget:
+class HBaseTarget(IdempotentTarget):
     """A `Target`."""
 
     connection_type: ClassVar[str] = HBASE
@@ -93,60 +91,31 @@ class HBaseTarget:
         side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
         return closing(side)
 
-    def session(self, key: PartitionKey) -> IdempotentSession:
-        return self.sink.opened(key)
-
-    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[IdempotentSession]:
-        return self.sink.session(key, ids, SetAside(searching=True))
-
-    def writer(self, writer_id: str, what: str) -> EntryWriter:
-        return self.sink.writer(writer_id, what)
-
-    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
-        for writer_id, what in ids.items():
-            check()
-            self.writer(writer_id, what).fence()
-
     def quarantine(self) -> AbstractContextManager[HBaseQuarantine]:
         return nullcontext(HBaseQuarantine(self._client))
 
 
-class HBaseSink:
+class HBaseSink(IdempotentSink):
     """A `Sink`."""
 
     def __init__(self, client: Client, settings: TargetSettings, ledger: JournalLedger, deadline: Deadline) -> None:
-        self._client, self._settings, self._ledger, self._deadline = client, settings, ledger, deadline
+        self._client, self.settings, self.ledger, self.deadline = client, settings, ledger, deadline
 
-    def writer(self, writer_id: str, what: str) -> EntryWriter:
-        journal = Journal(TableShelf(self._client, self._settings.replication))
-        return EntryWriter(journal, writer_id, what, Tables(self._client).check_place)
+    @property
+    def asked(self) -> Tables:
+        return Tables(self._client)
 
-    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
-        stall_seconds = self._settings.copying.stall_timeout
-        puts = Puts(
-            client=self._client,
-            table=key.target_topic,
-            resend=Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self._deadline),
-            seconds=stall_seconds,
-        )
-        return IdempotentSession(
-            key=key,
-            places=TablePlaces(key, self._client, puts),
-            ledger=self._ledger,
-            writer=self.writer(key.transactional_id, str(key)),
-            ids=ids,
-            aside=aside,
-        )
+    def shelf(self) -> TableShelf:
+        return TableShelf(self._client, self.settings.replication)
 
-    def session(
-        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
-    ) -> AbstractContextManager[IdempotentSession]:
-        return closing(self.opened(key, ids, aside))
+    def places(self, key: PartitionKey, resend: Resend) -> TablePlaces:
+        puts = Puts(client=self._client, table=key.target_topic, resend=resend, seconds=resend.stall_seconds)
+        return TablePlaces(key, self._client, puts)
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "HBase stores rows, not Kafka's batches"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[HBaseVerifier]:
         """With connections of its own."""
-        client = Client(self._settings.connection, self._settings.request_seconds)
-        return nullcontext(HBaseVerifier(client, self._ledger, key))
+        client = Client(self.settings.connection, self.settings.request_seconds)
+        return nullcontext(HBaseVerifier(client, self.ledger, key))

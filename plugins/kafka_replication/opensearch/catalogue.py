@@ -2,98 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka_replication.config import Replication
-from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, ReplicationError, Unreachable
-from kafka_replication.model.keys import LEDGER_PARTITIONS
-from kafka_replication.model.rights import DenyRule
+from kafka_replication.model.errors import NotReady, Refused, ReplicationError
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import ValueForm, mapping
 from kafka_replication.opensearch.foresight import Foresight
-from kafka_replication.opensearch.indexes import LEDGER, Indexes, partitions_of, problem_of
+from kafka_replication.opensearch.indexes import Indexes, partitions_of, problem_of
 from kafka_replication.opensearch.journal import BLOCKS, INDEX
 from kafka_replication.opensearch.standing import OpenSearchStanding
-from kafka_replication.planning.snapshot import (
-    PartitionOffsets,
-    Problem,
-    Snapshot,
-    Topic,
-    TopicDefaults,
-    without_description,
-)
+from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
+from kafka_replication.targets.described import LEDGER, SAFE, DescribedCatalogue
 from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import ToCreate
 
 DEFAULT_REPLICAS = 1
-# What Kafka calls so: a write is acknowledged by all copies in sync, and only one of these becomes the primary.
-SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 
-class OpenSearchCatalogue:
+class OpenSearchCatalogue(DescribedCatalogue):
     """A `Catalogue`."""
+
+    copies = DEFAULT_REPLICAS + 1
 
     def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
         self._client, self._ledger, self._shape = client, ledger, shape
         self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger, form, shape)
         self._foresight = Foresight(client)
 
+    @property
+    def asked(self) -> Indexes:
+        return self._indexes
+
     def cluster_id(self) -> str:
         return str(self._client.json("GET", "/")["cluster_uuid"])
 
-    def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
-        aside = replication.quarantine_topic
-        there = self._described({*wanted, *others, aside})
-        return Snapshot(
-            source_cluster="",
-            target_cluster=self.cluster_id(),
-            source={},
-            target={name: topic for name, topic in there.items() if name != aside},
-            ledger=self._ledger_topics(),
-            quarantine=there.get(aside),
-            defaults=TopicDefaults(DEFAULT_REPLICAS + 1, SAFE),
-        )
-
-    def _described(self, names: Iterable[str]) -> dict[str, Topic]:
-        """As `topics`; one that cannot be described has a `Problem`."""
-        found = dict[str, Topic]()
-        for name in sorted(names):
-            try:
-                found |= self.topics([name])
-            except (NotAdmitted, Unreachable):
-                raise
-            except ReplicationError as error:
-                found[name] = without_description(name, Problem.of(error))
-        return found
-
-    def _ledger_topics(self) -> dict[str, Topic]:
+    def ledger_place(self) -> tuple[str, int] | None:
         if not self._ledger.exists():
-            return {}
-        settings = (self._indexes.described(INDEX) or {"settings": {}})["settings"]
-        offsets = dict.fromkeys(range(LEDGER_PARTITIONS), PartitionOffsets(0, 0, 0))
-        return {
-            name: Topic(
-                name=name,
-                topic_id=f"{settings.get('index.uuid', '')}/{name}",
-                partitions=offsets,
-                replication_factor=_factor(settings),
-                config=SAFE,
-            )
-            for name in LEDGER
-        }
+            return None
+        settings = (self.asked.described(INDEX) or {"settings": {}})["settings"]
+        return settings.get("index.uuid", ""), _factor(settings)
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        found = dict[str, Topic]()
-        for name in names:
-            if name in LEDGER:
-                found |= {at: topic for at, topic in self._ledger_topics().items() if at == name}
-            elif (there := self._indexes.described(name)) is not None:
-                found[name] = self._topic(name, there)
-        return found
-
-    def _topic(self, name: str, there: Mapping[str, Any]) -> Topic:
+    def topic(self, name: str) -> Topic | None:
+        there = self.asked.described(name)
+        if there is None:
+            return None
         settings = {key: str(value) for key, value in there["settings"].items()}
         problem = problem_of(name, there, self._shape)
         ends = {} if problem else self._standing.ends_of(name, range(partitions_of(there)))
@@ -109,10 +63,6 @@ class OpenSearchCatalogue:
     def _denied(self, name: str) -> Problem | None:
         error = self._foresight.cannot_write(name)
         return None if error is None else Problem.of(error)
-
-    def partitions(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
-        there = {name: self._indexes.partitions(name) for name in names}
-        return {name: frozenset(range(count)) for name, count in there.items() if count}
 
     def create(self, topic: ToCreate) -> None:
         settings = {name: value for name, value in topic.config.items() if name.startswith("index.")}
@@ -131,12 +81,6 @@ class OpenSearchCatalogue:
             self._client.json("PUT", path(name, "_mapping"), mapping(partitions, self._shape))
         except Answer as answer:
             raise self._client.refused(answer) from answer
-
-    def may_read(self, seconds: float) -> bool:
-        return True
-
-    def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
-        return frozenset()
 
     def check_writing(self) -> None:
         if self._ledger.exists() and (error := self._ledger.obstacle() or self._foresight.cannot_write(INDEX)):

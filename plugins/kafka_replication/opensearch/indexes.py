@@ -6,19 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Client, path
 from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS, mapping
 from kafka_replication.planning.snapshot import Problem
+from kafka_replication.targets.described import DescribedTopics
 
-LEDGER: Final = (POSITIONS, RECEIPTS)  # both are in one index
 PIPELINES: Final = ("index.default_pipeline", "index.final_pipeline")
 
 
-class Indexes:
+class Indexes(DescribedTopics):
     """Asks about indexes, also while copying."""
 
     def __init__(self, client: Client) -> None:
@@ -39,24 +37,9 @@ class Indexes:
         there = self.described(name)
         return None if there is None else str(there["settings"]["index.uuid"])
 
-    def check_ids(self, key: PartitionKey, ids: Ids) -> None:
-        """Raise Refused unless the index is still the one of the plan."""
-        found = self.id(key.target_topic)
-        if found != ids.target_topic:
-            what = "was deleted" if found is None else f"was created again: its id is {found}, not {ids.target_topic}"
-            raise Refused(f"{key.target_topic} on the target {what}", "plan again")
-
-    def partitions(self, name: str) -> int:
-        """The number of partitions for which the index was made; 0 if there is none."""
-        if name in LEDGER:
-            return LEDGER_PARTITIONS
+    def made_for(self, name: str) -> int:
         there = self.described(name)
         return 0 if there is None else partitions_of(there)
-
-    def check_place(self, topic: str, partition: int) -> None:
-        """Raise Refused unless the topic has this partition."""
-        if topic not in LEDGER and partition >= self.partitions(topic):
-            raise Refused(f"there is no {topic}-{partition} on the target", "run again, which creates it")
 
 
 def _family(name: str, indexes: Sequence[str]) -> Refused:

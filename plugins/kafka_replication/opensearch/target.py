@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from kafka_replication.kafka.read_back.partition_comparison import SourceSide
-from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -28,15 +27,14 @@ from kafka_replication.opensearch.session import IndexPlaces
 from kafka_replication.opensearch.shapes import EachRecord, Making, NewestOfKey
 from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearchVerifier
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.targets.idempotent import IdempotentSession
-from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger
+from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
+from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
 
 
-class OpenSearchTarget:
+class OpenSearchTarget(IdempotentTarget):
     """A `Target`."""
 
     connection_type: ClassVar[str] = OPENSEARCH
@@ -92,68 +90,43 @@ class OpenSearchTarget:
         side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
         return closing(side)
 
-    def session(self, key: PartitionKey) -> IdempotentSession:
-        return self.sink.opened(key)
-
-    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[IdempotentSession]:
-        return self.sink.session(key, ids, SetAside(searching=True))
-
-    def writer(self, writer_id: str, what: str) -> EntryWriter:
-        return self.sink.writer(writer_id, what)
-
-    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
-        for writer_id, what in ids.items():
-            check()
-            self.writer(writer_id, what).fence()
-
     def quarantine(self) -> AbstractContextManager[OpenSearchQuarantine]:
         return nullcontext(OpenSearchQuarantine(self._client))
 
 
-class OpenSearchSink:
+class OpenSearchSink(IdempotentSink):
     """A `Sink`."""
 
     def __init__(self, client: Client, settings: TargetSettings, ledger: JournalLedger, deadline: Deadline) -> None:
-        self._client, self._settings, self._ledger, self._deadline = client, settings, ledger, deadline
+        self._client, self.settings, self.ledger, self.deadline = client, settings, ledger, deadline
 
-    def writer(self, writer_id: str, what: str) -> EntryWriter:
-        journal = Journal(IndexShelf(self._client, self._settings.replication))
-        return EntryWriter(journal, writer_id, what, Indexes(self._client).check_place)
+    @property
+    def asked(self) -> Indexes:
+        return Indexes(self._client)
 
-    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
-        stall_seconds = self._settings.copying.stall_timeout
-        resend = Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self._deadline)
-        newest = self._settings.shape == LATEST
+    def shelf(self) -> IndexShelf:
+        return IndexShelf(self._client, self.settings.replication)
+
+    def places(self, key: PartitionKey, resend: Resend) -> IndexPlaces:
+        newest = self.settings.shape == LATEST
         bulk = Bulk(client=self._client, index=key.target_topic, resend=resend, newest=newest)
-        return IdempotentSession(
-            key=key,
-            places=IndexPlaces(key, self._client, bulk, partial(self._making, key.target_topic)),
-            ledger=self._ledger,
-            writer=self.writer(key.transactional_id, str(key)),
-            ids=ids,
-            aside=aside,
-        )
+        return IndexPlaces(key, self._client, bulk, partial(self._making, key.target_topic))
 
     def _making(self, index: str, origin: Origin) -> Making:
-        documents = Documents(origin, self._settings.documents.value)
-        if self._settings.shape != LATEST:
+        documents = Documents(origin, self.settings.documents.value)
+        if self.settings.shape != LATEST:
             return EachRecord(origin, documents)
-        partitions = Indexes(self._client).partitions(index)
-        return NewestOfKey(origin, documents, partitions, self._settings.partitioner)
-
-    def session(
-        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
-    ) -> AbstractContextManager[IdempotentSession]:
-        return closing(self.opened(key, ids, aside))
+        partitions = self.asked.partitions(index)
+        return NewestOfKey(origin, documents, partitions, self.settings.partitioner)
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "OpenSearch stores documents, not Kafka's batches"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[OpenSearchVerifier | KeyVerifier]:
         """With connections of its own."""
-        client = Client(self._settings.connection, self._settings.request_seconds)
-        records = OpenSearchVerifier(client, self._ledger, key)
-        return nullcontext(KeyVerifier(client, records, key) if self._settings.shape == LATEST else records)
+        client = Client(self.settings.connection, self.settings.request_seconds)
+        records = OpenSearchVerifier(client, self.ledger, key)
+        return nullcontext(KeyVerifier(client, records, key) if self.settings.shape == LATEST else records)
 
 
 def refusal_of(version: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,77 @@
+"""The sessions of a target without transactions, as its `Target` and its `Sink` open them: the same for every kind of
+target that has `Places` and keeps its ledger in a `Journal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing
+from typing import Protocol
+
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.targets.described import DescribedTopics
+from kafka_replication.targets.idempotent import IdempotentSession, Places
+from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger, Shelf
+from kafka_replication.targets.port import TargetSettings
+from kafka_replication.targets.resend import Resend
+
+
+class IdempotentSink(Protocol):
+    """The part of a `Sink` that opens sessions."""
+
+    settings: TargetSettings
+    ledger: JournalLedger
+    deadline: Deadline
+
+    @property
+    def asked(self) -> DescribedTopics: ...
+
+    def shelf(self) -> Shelf:
+        """The place of the replication's ledger."""
+
+    def places(self, key: PartitionKey, resend: Resend) -> Places:
+        """The places of a key's records; ``resend`` writes again what is refused for now."""
+
+    def writer(self, writer_id: str, what: str) -> EntryWriter:
+        return EntryWriter(Journal(self.shelf()), writer_id, what, self.asked.check_place)
+
+    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
+        stall_seconds = self.settings.copying.stall_timeout
+        resend = Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self.deadline)
+        return IdempotentSession(
+            key=key,
+            places=self.places(key, resend),
+            ledger=self.ledger,
+            writer=self.writer(key.transactional_id, str(key)),
+            ids=ids,
+            aside=aside,
+        )
+
+    def session(
+        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
+    ) -> AbstractContextManager[IdempotentSession]:
+        return closing(self.opened(key, ids, aside))
+
+
+class IdempotentTarget(Protocol):
+    """The part of a `Target` that opens sessions, by its sink."""
+
+    @property
+    def sink(self) -> IdempotentSink: ...
+
+    def session(self, key: PartitionKey) -> IdempotentSession:
+        return self.sink.opened(key)
+
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[IdempotentSession]:
+        return self.sink.session(key, ids, SetAside(searching=True))
+
+    def writer(self, writer_id: str, what: str) -> EntryWriter:
+        return self.sink.writer(writer_id, what)
+
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        for writer_id, what in ids.items():
+            check()
+            self.writer(writer_id, what).fence()
