@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -115,6 +116,28 @@ def distant() -> Iterator[Pair]:
             clusters=(source, target),
             source={"bootstrap.servers": source.bootstrap},
             target={"bootstrap.servers": f"{LOOPBACK}:{public}"},
+        )
+
+
+@contextmanager
+def counted() -> Iterator[tuple[Pair, Counter[int]]]:
+    """One broker on each side, each behind a proxy; what the proxies count by API key, until now, of both together."""
+    with _folder() as folder, ExitStack() as stack:
+        ports = free_ports(4)
+        lines = {"source": (ports[0], ports[1]), "target": (ports[2], ports[3])}
+        source, target = (KafkaCluster(name, folder, proxied=[line]) for name, line in lines.items())
+        stack.enter_context(started(source, target))
+        seen = Counter[int]()
+        for behind, public in lines.values():
+            stack.enter_context(closing(Proxy(public, behind, counted=seen)))
+        yield (
+            Pair(
+                folder=folder,
+                clusters=(source, target),
+                source={"bootstrap.servers": f"{LOOPBACK}:{lines['source'][1]}"},
+                target={"bootstrap.servers": f"{LOOPBACK}:{lines['target'][1]}"},
+            ),
+            seen,
         )
 
 

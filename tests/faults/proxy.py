@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
@@ -33,9 +34,12 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 class Proxy:
-    """Listens on ``port`` and passes on to ``upstream``, both on loopback. ``frames`` is off for a line that is encrypted."""
+    """Listens on ``port`` and passes on to ``upstream``, both on loopback. ``frames`` is off for a line that is encrypted.
 
-    def __init__(self, port: int, upstream: int, *, frames: bool = True) -> None:
+    ``counted`` gets the requests so far by API key; several proxies may share one. Without ``frames`` none is seen.
+    """
+
+    def __init__(self, port: int, upstream: int, *, frames: bool = True, counted: Counter[int] | None = None) -> None:
         self.port, self.upstream, self.frames = port, upstream, frames
         self._delay = 0.0
         self._rate: float | None = None
@@ -44,6 +48,7 @@ class Proxy:
         self.swallowed = 0  # answers swallowed so far
         self._lose: dict[int, int] = {}  # API key -> how many requests from now on it loses the next one
         self.lost = 0  # requests lost so far
+        self._counted: Counter[int] = Counter() if counted is None else counted
         self._links: set[_Link] = set()
         self._server: asyncio.Server | None = None
         self.accept()
@@ -123,6 +128,9 @@ class Proxy:
             link.cut()
             self._links.discard(link)
 
+    def count(self, api_key: int) -> None:
+        self._counted[api_key] += 1
+
     def wants(self, api_key: int) -> bool:
         """Whether the answer to a request with this API key is to be swallowed; counts it."""
         left = self._swallow.get(api_key, 0)
@@ -178,6 +186,7 @@ class _Link:
 
     def request(self, head: bytes) -> Whole | None:
         api_key, _, correlation = struct.unpack(">hhi", head)
+        self._proxy.count(api_key)
         if self._proxy.may_lose(api_key):
             if api_key in self._newest and self._proxy.loses(api_key):
                 return self._lose
