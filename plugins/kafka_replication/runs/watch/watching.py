@@ -180,10 +180,11 @@ class Watcher:
 
     def _runs(self, store: WatermarkStore, records: Sequence[RunRecord]) -> RunsSeen:
         name = self.replication.name
-        leases = [lease for lease in store.leases(name) if not lease.waiting]
+        leases = store.leases(name)
         facts = [self._facts(store, record, leases) for record in records]
         known = {record.run_id for record in records}
-        planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
+        held = (lease for lease in leases if not lease.waiting)
+        planners = (lease for lease in held if (lease.holder or "").startswith(_PLANNERS))
         lease = next((lease for lease in planners if lease.owner not in known), None)
         planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
         runs = (*self._failed_without_plan(known), *(run for run in facts if run is not None))
@@ -303,8 +304,8 @@ def _unknown(_run_id: str) -> str:
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
-    """The life of the run, and the reason of its end if it is known. ``leases`` are those that are held or reserved,
-    ``said`` is the state that Airflow names.
+    """The life of the run, and the reason of its end if it is known. ``leases`` are those that are held, reserved or
+    queued for: a run that gives way to another one is queued. ``said`` is the state that Airflow names.
     """
     if record.state in ("done", "nothing_to_do", "failed"):
         return Life.ENDED, ""
