@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
+from kafka_replication.orchestration.operators import NOT_DONE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,7 +67,6 @@ class ReplicateOperator(OnSparkOperator):
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
         from kafka_replication.runs import steps
-        from kafka_replication.spark.jobs import VERIFY_RESULT
         from kafka_replication.spark.launcher import OnDemand
 
         with task_run.working_on_plan(self.replication, context) as (run, plan):
@@ -78,8 +77,7 @@ class ReplicateOperator(OnSparkOperator):
                 self.log.info("to copy: %s %s -> %s", key.source, partition.copy, key.target_topic)
             with OnDemand(self.launcher) as spark:
                 done = steps.replicate(run, plan, spark)
-        encoded = [VERIFY_RESULT.dump_json(result).decode() for result in done.not_verified]
-        context["ti"].xcom_push(FAILED_VERIFICATIONS, encoded)
+        context["ti"].xcom_push(NOT_DONE, done.not_done.as_json())
         self._log(done)
         self._fail_unless_done(done)
         return {

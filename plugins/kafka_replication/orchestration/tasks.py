@@ -39,7 +39,7 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
     report = ReportOperator(
         task_id=REPORT,
         replication=replication,
-        verified_by=REPLICATE,
+        done_by=REPLICATE,
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
         on_failure_callback=alert,
         on_success_callback=alerts.on_success(replication),
