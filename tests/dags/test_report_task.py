@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import build_dag
-from tests.support.jobs import after_copy
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
+from stack.kafka_cluster import KafkaCluster
+from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Scenario, numbered
-from tests.support.scenes import clusters, scene
+from tests.support.scenes import clusters, own_source_scene, scene
 from tests.support.watermarks import restore
 
-__all__ = ["clusters", "scene"]
+__all__ = ["clusters", "own_source_scene", "scene"]
 
 
 class Task:
@@ -31,33 +36,65 @@ class Task:
         return self._shared.get((task_ids, key))
 
 
+class Run:
+    """The tasks of one DAG run, in this process."""
+
+    def __init__(self, scene: Scenario, monkeypatch: pytest.MonkeyPatch, launcher: InProcess) -> None:
+        for name in ("source", "target"):
+            extra = {"bootstrap.servers": getattr(scene, name).bootstrap}
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": "kafka", "extra": extra}))
+        monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", scene.store_url)
+        self._dag = build_dag(scene.replication())
+        self.shared = dict[tuple[str, str], Any]()
+        replicate: Any = self._dag.get_task("replicate")
+        replicate.launcher = lambda: launcher
+
+    def execute(self, task_id: str) -> None:
+        task: Any = self._dag.get_task(task_id)
+        ti, dag = Task(task_id, self.shared), SimpleNamespace(dag_id=self._dag.dag_id)
+        params = {"topics": None, "until": None, "dry_run": False}
+        task.execute({"ti": ti, "dag": dag, "run_id": "r", "params": params})
+
+
 def test_the_report_says_why_a_watermark_was_not_moved(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a run of the command line does."""
-    for name in ("source", "target"):
-        extra = {"bootstrap.servers": getattr(scene, name).bootstrap}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": "kafka", "extra": extra}))
-    monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", scene.store_url)
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
-    dag = build_dag(scene.replication())
-    shared = dict[tuple[str, str], Any]()
-
-    def execute(task_id: str) -> None:
-        task: Any = dag.get_task(task_id)
-        params = {"topics": None, "until": None, "dry_run": False}
-        task.execute(
-            {"ti": Task(task_id, shared), "dag": SimpleNamespace(dag_id=dag.dag_id), "run_id": "r", "params": params}
-        )
 
     def reset() -> None:
         restore(scene.store, scene.key(), 0, None, generation=9, run_id="reset")
 
-    replicate: Any = dag.get_task("replicate")
-    replicate.launcher = lambda: after_copy(reset)
-    execute("plan")
+    run = Run(scene, monkeypatch, after_copy(reset))
+    run.execute("plan")
     with pytest.raises(AirflowException, match="generation 1 is over: reset stored 0"):
-        execute("replicate")
+        run.execute("replicate")
     with pytest.raises(AirflowFailException):
-        execute("report")
-    [line] = shared["report", "return_value"]["ranges"]
+        run.execute("report")
+    [line] = run.shared["report", "return_value"]["ranges"]
     assert "the watermark was not moved" in line["error"] and "it plans with the new generation" in line["error"]
+
+
+def test_a_source_that_dies_while_ranges_are_copied_is_the_error_of_the_task(
+    own_source_scene: Scenario, own_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who alerts needs more than the texts of the ranges."""
+    scene = own_source_scene
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    scene.settings |= {"copy": {"stall_timeout": 1, "attempts": 1}, "timeouts": {"request": 2}}
+
+    class Dying(InProcess):
+        def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+            own_cluster.broker(0).kill()
+            return super().submit(job, deliver)
+
+    run = Run(scene, monkeypatch, Dying())
+    run.execute("plan")
+    try:
+        with pytest.raises(AirflowException, match="ranges are not done") as failed:
+            run.execute("replicate")
+    finally:
+        own_cluster.start()
+    error = task_run.error_of(failed.value)
+    assert isinstance(error, Unreachable) and f"source {scene.source.bootstrap}" in error.what
+    assert not isinstance(failed.value, AirflowFailException)

@@ -108,12 +108,21 @@ class Watcher:
         Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
         `look` does.
         """
-        until = Deadline.after(CHANNELS_SHARE * self.budget)
         *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
+        return self._tell(cluster, reported)
+
+    def tell_try(self, problem: ReplicationError, run_id: str) -> Decision:
+        """Announce why a try failed that is not the last one, as `tell` does, if a cluster is the cause."""
+        *cluster, _ = failures_of(problem, run_id)
+        return self._tell(cluster) if cluster else Decision()
+
+    def _tell(self, cluster: Sequence[Cause], *reported: Cause) -> Decision:
+        until = Deadline.after(CHANNELS_SHARE * self.budget)
 
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
-            observed = Observation(causes=(*cluster, *_of_run(store, reported)), judged=_NOTHING)
+            of_run = (cause for failure in reported for cause in _of_run(store, failure))
+            observed = Observation(causes=(*cluster, *of_run), judged=_NOTHING)
             return store, self._decide(store, _Seen(observed, None))
 
         try:
@@ -123,7 +132,7 @@ class Watcher:
                 return decision
         except ReplicationError as away:
             log.warning("%s: the store cannot be used: %s", self.replication.name, away)
-            return self._report_without_store(away, (*cluster, reported), until.left)
+            return self._report_without_store(away, (*cluster, *reported), until.left)
 
     def look(self) -> Decision:
         """Look once, send the alerts that are due, and return the decision.
