@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.errors import Busy, ReplicationError, Stalled, Unreachable
 from kafka_replication.orchestration.alerting import alerts
+from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import failure
 from kafka_replication.store import open_store
 from stack.ports import LOOPBACK
@@ -87,16 +88,31 @@ def replication(**more: Any) -> Replication:
     return Replication.model_validate(document)
 
 
+AWAY = Unreachable("source does not answer", "start its brokers")
+
+
+def context_of(task_id: str, error: ReplicationError) -> Any:
+    return {
+        "dag": SimpleNamespace(dag_id=NAME),
+        "ti": SimpleNamespace(task_id=task_id),
+        "run_id": "manual-1",
+        "exception": failure(str(error), retriable=error.retriable, error=error),
+    }
+
+
 def fail(**more: Any) -> None:
     """The callback of the plan task, whose source did not answer."""
-    error = Unreachable("source does not answer", "start its brokers")
-    context: Any = {
-        "dag": SimpleNamespace(dag_id=NAME),
-        "ti": SimpleNamespace(task_id="plan"),
-        "run_id": "manual-1",
-        "exception": failure(str(error), retriable=False, error=error),
-    }
-    alerts.on_failure(replication(**more))(context)
+    alerts.on_failure(replication(**more))(context_of("plan", AWAY))
+
+
+def try_in_vain(task_id: str, error: ReplicationError) -> None:
+    """The callback of a task that failed and is tried again."""
+    [callback] = _as_list(build_dag(replication()).get_task(task_id).on_retry_callback)
+    callback(context_of(task_id, error))
+
+
+def _as_list(callbacks: Any) -> list[Any]:
+    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
 
 
 def remember(context: dict[str, Any]) -> None:
@@ -130,6 +146,27 @@ def test_a_dead_cluster_is_told_before_any_cluster_is_asked(
         "run-failed": False,
     }
     store.close()
+
+
+@pytest.mark.parametrize("task_id", ["plan", "replicate"])
+def test_a_dead_cluster_is_told_at_the_first_failed_try_and_only_once(
+    received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch, task_id: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
+    try_in_vain(task_id, AWAY)
+    assert [post.title for post in received.posts] == [f"ALERT {NAME}: a cluster cannot be reached"]
+    try_in_vain(task_id, AWAY)
+    fail()
+    assert len(received.posts) == len(received.mails) == 1
+
+
+@pytest.mark.parametrize("reason", [Busy("another run works", "wait"), Stalled("a transaction is open", "end it")])
+def test_a_failed_try_tells_nothing_else(
+    received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch, reason: ReplicationError
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
+    try_in_vain("plan", reason)
+    assert received.posts == received.mails == []
 
 
 def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from kafka_replication.config.values.names import WATCH_DAG
 from kafka_replication.runtime.failpoints import VARIABLE
+from stack.airflow_api import FINISHED
 from stack.airflow_standalone import AirflowStandalone
+from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK
 from tests.e2e.standalone import standalone
 from tests.support.clusters import Brokers
@@ -40,9 +43,9 @@ def received() -> Iterator[Inbox]:
         yield servers
 
 
-@pytest.fixture
-def airflow(
-    tmp_path: Path, gate: Path, received: Inbox, source_cluster: Brokers, target_cluster: Brokers
+@contextmanager
+def airflow_between(
+    source: Brokers, target: Brokers, document: dict[str, Any], folder: Path, received: Inbox, **more: str
 ) -> Iterator[AirflowStandalone]:
     smtp = {
         "conn_type": "smtp",
@@ -52,13 +55,57 @@ def airflow(
     }
     webhook = {"conn_type": "apprise", "extra": {"config": {"path": received.webhook}}}
     environment = {
-        VARIABLE: f"P1:3={gate}",
         "AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp),
         "AIRFLOW_CONN_ONCALL": json.dumps(webhook),
-        "KAFKA_REPLICATION_STATE_FOLDER": str(tmp_path / "state"),
+        "KAFKA_REPLICATION_STATE_FOLDER": str(folder / "state"),
+        **more,
     }
-    with standalone(tmp_path, source_cluster, target_cluster, [FILE], environment) as started:
+    with standalone(folder, source, target, [document], environment) as started:
         yield started
+
+
+@pytest.fixture
+def airflow(
+    tmp_path: Path, gate: Path, received: Inbox, source_cluster: Brokers, target_cluster: Brokers
+) -> Iterator[AirflowStandalone]:
+    held = {VARIABLE: f"P1:3={gate}"}
+    with airflow_between(source_cluster, target_cluster, FILE, tmp_path, received, **held) as started:
+        yield started
+
+
+@pytest.mark.slow
+def test_a_dead_source_is_told_at_the_first_failed_try(
+    tmp_path: Path, received: Inbox, own_cluster: KafkaCluster, target_cluster: Brokers
+) -> None:
+    """Once, and its end once, by a run that has tries left."""
+    name = "af-dead-source"
+    source = Cluster(own_cluster.bootstrap)
+    source.create(name)
+    source.produce(name, numbered(20))
+    more = {"retries": {"attempts": 3, "delay": 30}, "timeouts": {"request": 5}, "topics": {"include": [name]}}
+    document = {**FILE, "name": name, **more}
+    sides = Brokers(own_cluster.bootstrap), target_cluster
+    with airflow_between(*sides, document, tmp_path, received) as started, started.api() as api:
+        api.wait_for_dag(name)
+        api.unpause(name)
+
+        def state_of(run_id: str) -> str:
+            wait_until(lambda: api.run_state(name, run_id) in FINISHED)
+            return str(api.run_state(name, run_id))
+
+        assert state_of(api.trigger(name)) == "success"
+        own_cluster.broker(0).kill()
+        try:
+            run_id = api.trigger(name)
+            wait_until(lambda: bool(received.posts) and bool(received.mails))
+            assert api.run_state(name, run_id) == "running"
+        finally:
+            own_cluster.start()
+        assert state_of(run_id) == "success"
+        wait_until(lambda: len(received.posts) > 1 and len(received.mails) > 1)
+        for told in (received.mails, received.posts):
+            assert [alert.title.split(":")[0] for alert in told] == [f"ALERT {name}", f"OVER {name}"]
+            assert "kind: cluster-unavailable" in told[0].text and run_id in told[0].text
 
 
 @pytest.mark.slow

@@ -60,9 +60,14 @@ class Results:
 
 
 def table(known: Results, rows: Sequence[Row]) -> str:
-    """Markdown; rows never run are left out."""
-    lines = [_line(row, found) for row in rows if (found := known.of(row.name))]
+    """Markdown; a row that was never run says how it has to end."""
+    lines = [_line(row, found) if (found := known.of(row.name)) else _not_run(row) for row in rows]
     return "\n".join(["| " + " | ".join(_COLUMNS) + " |", "|" + " --- |" * len(_COLUMNS), *lines])
+
+
+def _not_run(row: Row) -> str:
+    must = f"must name “{row.expected}”" if row.expected else "must heal"
+    return "| " + " | ".join((row.name, *[""] * (len(_COLUMNS) - 2), must.replace("|", "\\|"))) + " |"
 
 
 def _line(row: Row, found: list[dict[str, Any]]) -> str:

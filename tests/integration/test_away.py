@@ -101,6 +101,6 @@ def test_the_steps_after_a_failed_copy_take_minutes_at_most(own_scene: Scenario,
     try:
         kill(scene, broker)
         with pytest.raises(Unreachable):
-            steps.report(run, plan)
+            steps.report(run, plan, steps.NotDone())
     finally:
         own_cluster.start()

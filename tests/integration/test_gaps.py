@@ -153,10 +153,10 @@ def test_a_plan_that_is_older_than_the_gap_accounts_for_it(scene: Scenario) -> N
     made = steps.prepare(run, Request())
     scene.source.delete_before(scene.topic, 0, 62)
     steps.replicate(run, made, InProcess())
-    assert "can no longer be read" in (only(steps.report(run, made)).error or "")
+    assert "can no longer be read" in (only(steps.report(run, made, steps.NotDone())).error or "")
     approve(scene, 0, 62)
     done = steps.replicate(run, made, InProcess())
-    line = only(steps.report(run, made, done.not_verified))
+    line = only(steps.report(run, made, done.not_done))
     assert (line.error, line.range, line.copied, line.lost, line.missing, line.not_visible) == (
         None,
         OffsetRange(0, 80),

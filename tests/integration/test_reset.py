@@ -176,7 +176,7 @@ def test_a_run_that_was_planned_before_a_reset_is_planned_again(scene: Scenario)
     scene.source.produce(scene.topic, numbered(7, 500))
     reset_topic(scene.bare_run("reset"), scene.topic)
     assert scene.run().outcome == "done"
-    [line] = steps.report(run, old).ranges
+    [line] = steps.report(run, old, steps.NotDone()).ranges
     assert line.error and line.missing == 10, "what it planned was never copied, though the same offsets are"
     new = steps.prepare(run, ALL)
     assert (new.idle, [each.generation for each in new.partitions]) == (True, [2])

@@ -128,6 +128,7 @@ LEASE = Lease(replication="orders-dr", owner="cli-1", holder="x", acquired_at=NO
     [
         ("done", "cli-1", None, None, Life.ENDED),
         ("planned", "cli-1", LEASE, None, Life.AT_WORK),
+        ("planned", "cli-1", replace(LEASE, waiting=True), None, Life.AT_WORK),
         ("planned", "cli-1", None, None, Life.DIED),
         ("planned", "cli-2", LEASE, None, Life.DIED),
         ("planned", "airflow-orders-dr-1", None, None, Life.UNKNOWN),

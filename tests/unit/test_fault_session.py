@@ -1,12 +1,15 @@
-"""The fault harness ends, too, if one of the processes that work side by side dies."""
+"""The fault harness: it ends, too, if one of the processes that work side by side dies; and its table."""
 
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests.faults import results
+from tests.faults.rows import ROWS
 from tests.faults.session import side_by_side
 
 
@@ -20,3 +23,10 @@ def test_a_process_that_dies_is_told() -> None:
     assert side_by_side(die_if_odd, [0, 2]) == [0, 2]
     with pytest.raises(SystemExit, match="one of the processes died"):
         side_by_side(die_if_odd, [0, 1])
+
+
+def test_a_row_that_was_not_run_says_how_it_has_to_end(tmp_path: Path) -> None:
+    known = results.Results(tmp_path / "results.jsonl")
+    lines = results.table(known, [ROWS["zombie"], ROWS["ledger-deleted"]]).splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in lines] == ["zombie", "ledger-deleted"]
+    assert lines[0].endswith("| must heal |") and "must name" in lines[1] and "went back" in lines[1]

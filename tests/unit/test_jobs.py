@@ -19,7 +19,6 @@ from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
     RESULTS,
-    VERIFY_RESULT,
     Answer,
     Job,
     JobEnd,
@@ -132,7 +131,8 @@ def test_a_task_survives_its_way_to_an_executor_and_its_result_the_way_back(
 def test_what_is_read_back_can_be_calculated_with() -> None:
     key = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
     sent = VerifyResult(key=key, verified=Coverage.of([OffsetRange(0, 4), OffsetRange(6, 9)]))
-    back = VERIFY_RESULT.validate_json(VERIFY_RESULT.dump_json(sent))
+    [result] = RESULTS.validate_json(RESULTS.dump_json([RangeResult(key=key, read_back=sent)]))
+    assert (back := result.read_back) is not None
     assert back.verified.add(OffsetRange(4, 6)).encode() == [[0, 9]]
     assert back.key.transactional_id == key.transactional_id
 

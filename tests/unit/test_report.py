@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import StaleWriter
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.arithmetic import Copied, Evidence, account, copied_in
+from kafka_replication.reporting.arithmetic import Copied, Evidence, NotAdvanced, account, copied_in
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
@@ -64,7 +63,7 @@ def report(
     level: str = "digest",
     watermark: int | None = None,
     gaps: tuple[Gap, ...] = (),
-    not_advanced: StaleWriter | None = None,
+    not_advanced: NotAdvanced | None = None,
     handled: tuple[Handled, ...] = (),
     **plan: Any,
 ) -> RunReport:
@@ -278,7 +277,7 @@ def test_a_refused_partition_reports_what_it_did_not_copy() -> None:
 
 
 def test_a_watermark_that_was_not_moved_is_named_with_its_reason() -> None:
-    stale = StaleWriter("orders-3: run-7 stored 60", "run again")
+    stale = NotAdvanced(key=KEY, what="orders-3: run-7 stored 60", remedy="run again")
     to_copy: list[tuple[int, int] | None] = [(0, 100), None]
     for copy in to_copy:
         made = report([receipt(0, 100, 100)], verified=((0, 100),), watermark=60, not_advanced=stale, copy=copy)

@@ -11,7 +11,7 @@
     |   |-- NotAuthorized       a right is missing
     |   |-- PreflightFailed   the clusters or topics do not fit the replication
     |   |-- RecordRefused     the target does not take one record
-    |   |-- TooManyFailed     more records would be set aside than failures.limit allows
+    |   |-- TooManyFailed     more records of a partition would be set aside than failures.limit allows
     |   |-- GapFound          source offsets can no longer be read
     |   |-- LedgerUnreadable  an entry this version cannot read
     |   |-- PlanUnreadable    a stored plan this version cannot read
@@ -141,7 +141,7 @@ class RecordRefused(Refused):
 
 
 class TooManyFailed(Refused):
-    """More records would be quarantined or skipped than ``failures.limit`` allows for one partition in one run."""
+    """One run would quarantine or skip more records than ``failures.limit`` allows for each source partition."""
 
     id = "too-many-failed"
 

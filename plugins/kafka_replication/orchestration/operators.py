@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from kafka_replication.reporting.report import RunReport
     from kafka_replication.runs.run import Request
-    from kafka_replication.verification.verify import VerifyResult
 
 log = logging.getLogger(__name__)
-FAILED_VERIFICATIONS = "failed_verifications"
+NOT_DONE = "not_done"  # the XCom with what the report needs of the task that copied
 SUMMARY = "summary"  # the XCom with the text for people; Airflow's page folds a JSON document
 
 
@@ -107,13 +106,13 @@ class PlanOperator(StepOperator):
 
 
 class ReportOperator(StepOperator):
-    """Reports every range, releases the lease, and fails if a range failed. ``verified_by`` is the id of the task that
-    verified.
+    """Reports every range, releases the lease, and fails if a range failed. ``done_by`` is the id of the task that
+    copied and verified.
     """
 
-    def __init__(self, *, verified_by: str, **kwargs: Any) -> None:
+    def __init__(self, *, done_by: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.verified_by = verified_by
+        self.done_by = done_by
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
@@ -121,18 +120,13 @@ class ReportOperator(StepOperator):
         from kafka_replication.runs.leasing import NOTHING
 
         with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
-            report = steps.report(run, task_run.planned(run), self._verifications(context))
+            told = context["ti"].xcom_pull(task_ids=self.done_by, key=NOT_DONE)
+            report = steps.report(run, task_run.planned(run), steps.NotDone.from_json(told))
         context["ti"].xcom_push("return_value", report.as_json())
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
         if report.failed:
             raise AirflowFailException(_summary(report))
-
-    def _verifications(self, context: Context) -> list[VerifyResult]:
-        from kafka_replication.spark.jobs import VERIFY_RESULT
-
-        encoded = context["ti"].xcom_pull(task_ids=self.verified_by, key=FAILED_VERIFICATIONS) or []
-        return [VERIFY_RESULT.validate_json(text) for text in encoded]
 
 
 def _summary(report: RunReport) -> str:

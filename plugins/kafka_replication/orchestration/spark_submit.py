@@ -9,12 +9,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
+from kafka_replication.orchestration.operators import NOT_DONE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from kafka_replication.copying.engine import CopyResult
+    from kafka_replication.model.errors import ReplicationError
     from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
     from kafka_replication.runs import steps
     from kafka_replication.spark.launcher import Launcher
@@ -67,7 +68,6 @@ class ReplicateOperator(OnSparkOperator):
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
         from kafka_replication.runs import steps
-        from kafka_replication.spark.jobs import VERIFY_RESULT
         from kafka_replication.spark.launcher import OnDemand
 
         with task_run.working_on_plan(self.replication, context) as (run, plan):
@@ -78,10 +78,11 @@ class ReplicateOperator(OnSparkOperator):
                 self.log.info("to copy: %s %s -> %s", key.source, partition.copy, key.target_topic)
             with OnDemand(self.launcher) as spark:
                 done = steps.replicate(run, plan, spark)
-        encoded = [VERIFY_RESULT.dump_json(result).decode() for result in done.not_verified]
-        context["ti"].xcom_push(FAILED_VERIFICATIONS, encoded)
+            # The results have texts alone. Who is alerted at once wants to know whether it is a cluster.
+            away = run.clusters.away_now() if done.not_copied or done.not_verified else None
+        context["ti"].xcom_push(NOT_DONE, done.not_done.as_json())
         self._log(done)
-        self._fail_unless_done(done)
+        self._fail_unless_done(done, away)
         return {
             "ranges": len(done.copied),
             "records": done.records,
@@ -105,8 +106,11 @@ class ReplicateOperator(OnSparkOperator):
                 text = "verified %s %s: %d records, %.1f s"
                 self.log.info(text, read.key.source, read.verified, read.records, read.seconds)
 
-    def _fail_unless_done(self, done: steps.Replicated) -> None:
-        """Raise, naming every range that was not copied and every partition that was not verified."""
+    def _fail_unless_done(self, done: steps.Replicated, away: ReplicationError | None) -> None:
+        """Raise, naming every range that was not copied and every partition that was not verified.
+
+        ``away``: the error of a cluster that does not answer.
+        """
         failed: list[tuple[str, CopyResult | VerifyResult]] = [
             *((f"{result.key.source} {result.range} was not copied", result) for result in done.not_copied),
             *((f"{result.key.source} was not verified", result) for result in done.not_verified),
@@ -117,4 +121,5 @@ class ReplicateOperator(OnSparkOperator):
             raise task_run.failure(
                 f"{len(lines)} ranges are not done\n" + "\n".join(lines),
                 retriable=any(result.retriable or getattr(result, "fenced", False) for _, result in failed),
+                error=away,
             )

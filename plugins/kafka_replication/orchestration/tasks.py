@@ -33,15 +33,16 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
 
     Its trigger rule needs one success among the tasks directly before it, and ``plan`` is one of them.
     """
-    alert = alerts.on_failure(replication)
-    plan.on_failure_callback = [alert]
-    replicate = ReplicateOperator(task_id=REPLICATE, replication=replication)
+    alert, retry = alerts.on_failure(replication), alerts.on_retry(replication)
+    plan.on_failure_callback, plan.on_retry_callback = [alert], [retry]
+    replicate = ReplicateOperator(task_id=REPLICATE, replication=replication, on_retry_callback=retry)
     report = ReportOperator(
         task_id=REPORT,
         replication=replication,
-        verified_by=REPLICATE,
+        done_by=REPLICATE,
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
         on_failure_callback=alert,
+        on_retry_callback=retry,
         on_success_callback=alerts.on_success(replication),
     )
     plan >> replicate >> report

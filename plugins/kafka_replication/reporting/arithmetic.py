@@ -8,14 +8,45 @@ from dataclasses import dataclass, field, fields, replace
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import ASIDE, LedgerView
-from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning import refusals, target_retention
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.report import RangeReport
+from kafka_replication.runtime.private_json import deferred
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAdvanced:
+    """The reason why a watermark could not be moved, and the remedy."""
+
+    key: PartitionKey
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotDone:
+    """The reasons that only the step before the report knows: ``not_verified`` has the results with an error,
+    ``not_advanced`` the watermarks that could not be moved.
+    """
+
+    not_verified: tuple[VerifyResult, ...] = ()
+    not_advanced: tuple[NotAdvanced, ...] = ()
+
+    def as_json(self) -> str:
+        """The text for a report in another process."""
+        return _NOT_DONE.dump_json(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | None) -> NotDone:
+        """The reasons in this text; none without one, because the step before has died."""
+        return _NOT_DONE.validate_json(text) if text else cls()
+
+
+_NOT_DONE = deferred(NotDone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +61,7 @@ class Evidence:
     receipts: Mapping[PartitionKey, Sequence[Receipt]]
     outcomes: Mapping[tuple[PartitionKey, OffsetRange], RangeOutcome]
     not_verified: Mapping[PartitionKey, VerifyResult]
-    not_advanced: Mapping[PartitionKey, Refused] = field(default_factory=dict)
+    not_advanced: Mapping[PartitionKey, NotAdvanced] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)  # target offsets of records of others, at the end
 
 
@@ -169,7 +200,7 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
 def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:
     """Add an error if the watermark of verified offsets was not stored, because moving it failed.
 
-    Only a run in one process has the reason. In Airflow the log of the task that copied has it.
+    The step that copied told the reason, unless it died at its end.
     """
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line

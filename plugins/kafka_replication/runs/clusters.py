@@ -113,6 +113,17 @@ class Clusters:
             raise_together(list(errors.values()))
         return errors
 
+    def away_now(self) -> ReplicationError | None:
+        """The error of the clusters that do not answer or let nobody in, asked by new clients: those of a run have
+        connected long ago.
+        """
+        asked = Clusters(self._replication, self._connections, self._deadline, self._ledger_seconds)
+        try:
+            raise_together(list(asked.away.values()))
+        except ReplicationError as error:
+            return error
+        return None
+
     def _connected(self) -> dict[Side, ReplicationError]:
         self.resolve()
         with ThreadPoolExecutor(2) as pool:

@@ -60,4 +60,4 @@ def carry_out(run: LeasedRun, plan: Plan, launcher: Callable[[], Launcher]) -> R
     run.hold.narrow(topics_of(plan))
     with OnDemand(launcher) as spark:
         done = steps.replicate(run, plan, spark)
-    return steps.report(run, plan, done.not_verified, done.not_advanced)
+    return steps.report(run, plan, done.not_done)

@@ -67,6 +67,9 @@ def _tells_of_no_signal(record: logging.LogRecord) -> bool:
 def raise_again(error: BaseException) -> None:
     """Raise what a signal has raised, if C code has made this error of it: not all C code of clients passes on an
     exception that comes while it works.
+
+    Only then: what fails for a reason of its own while something is closed after a signal, as when a transaction is
+    aborted, must not end the closing, which `leave_if_asked` would do.
     """
     if isinstance(error.__cause__, SystemExit):
         raise error.__cause__
@@ -82,7 +85,9 @@ def asked() -> bool:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """Set a flag, and raise: the next signal may interrupt this function, and a lock could then never be acquired."""
+    """Set a flag and a timer, and raise. Nothing here takes a lock: the next signal may interrupt this function, and
+    the lock would never be free again.
+    """
     global _asked, _first
     if _asked:
         return
@@ -93,7 +98,9 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 
 def leave_if_asked() -> None:
-    """Raise what the first signal has raised, if there was one: what fails afterwards has failed because of it."""
+    """Raise what the first signal has raised, if there was one: at the end of a command, whatever failed afterwards has
+    failed because of it.
+    """
     if _asked:
         raise (Interrupted if _first == signal.SIGINT else SystemExit)(128 + _first)
 

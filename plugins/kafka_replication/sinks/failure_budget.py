@@ -53,7 +53,7 @@ class SetAside:
         """Raise TooManyFailed if this record may not be set aside, after so many of this generation."""
         if so_far >= self.most:
             raise TooManyFailed(
-                f"{what}; it is one more than a run may set aside of a partition (failures.limit)",
+                f"{what}; it is one more than a run may set aside of each source partition (failures.limit)",
                 "find out why so many records cannot be copied, and remove the cause; or raise failures.limit. Records"
                 " that were set aside stay so: kafka-replication failed list",
                 offset,

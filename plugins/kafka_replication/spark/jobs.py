@@ -201,7 +201,6 @@ WORK = private(cast(type[Job | AuditJob], Job | AuditJob))
 ANSWER = deferred(Answer)
 BUNDLE = deferred(list[RangeTask])
 RESULTS = deferred(list[RangeResult])
-VERIFY_RESULT = deferred(VerifyResult)
 AUDITS = deferred(list[Audit])
 AUDITED = deferred(list[Audited])
 

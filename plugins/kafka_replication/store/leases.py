@@ -69,15 +69,30 @@ def renew(db: Connection, lease: Lease, duration: int, topics: TargetTopics | No
     return renewed
 
 
+def give_way(db: Connection, lease: Lease, duration: int) -> bool:
+    """Change the lease into a place in the queue, in one step: its run is never without both. False if nobody waits."""
+    _lock(db, lease)
+    stored, now = of_replication(db, lease.replication, for_update=True), connect.clock(db)
+    own = next((row for row in stored if row.owner == lease.owner), None)
+    if own is None or (own.holder, own.token) != (lease.holder, lease.token):
+        raise not_held(lease, None if own is None or own.waiting else own)
+    if own.waiting:  # by a call whose answer was lost
+        return True
+    place = lease_rules.place_behind(own, stored, from_millis(now), from_millis(now + duration), run_liveness.is_gone)
+    if place is not None:
+        _put(db, place)
+    return place is not None
+
+
 def hand_over(db: Connection, lease: Lease, reserved: int, expected: int) -> None:
     now = connect.clock(db)
     changes = {"holder": None, "process": None, "expires_at": now + reserved}
-    if db.execute(update(_table).where(_is_hold(lease)).values(changes)).rowcount:
+    if db.execute(update(_table).where(_is_own(lease)).values(changes)).rowcount:
         run_liveness.expect(db, lease.owner, now + expected)
 
 
 def release(db: Connection, lease: Lease) -> None:
-    db.execute(delete(_table).where(_is_hold(lease)))
+    db.execute(delete(_table).where(_is_own(lease)))
 
 
 def leave_queue(db: Connection, claim: Claim) -> None:
@@ -93,12 +108,7 @@ def current(db: Connection, replication: str) -> list[Lease]:
     return sorted(counting, key=lambda lease: (lease.acquired_at, lease.owner))
 
 
-def is_wanted(db: Connection, lease: Lease) -> bool:
-    now = from_millis(connect.clock(db))
-    return lease_rules.is_wanted(lease, of_replication(db, lease.replication), now, run_liveness.is_gone)
-
-
-def _lock(db: Connection, claim: Claim) -> int:
+def _lock(db: Connection, claim: Claim | Lease) -> int:
     """Lock the replication's leases. Returns the last token."""
     query = select(_replications.c.token).where(_replications.c.replication == claim.replication).with_for_update()
     token = db.execute(query).scalar_one_or_none()
@@ -120,8 +130,12 @@ def _is_run(row: Lease | Claim) -> Any:
 
 
 def _is_hold(lease: Lease) -> Any:
-    same = and_(_is_run(lease), _table.c.holder == lease.holder, _table.c.token == lease.token)
-    return and_(same, _table.c.waiting.is_(False))
+    return and_(_is_own(lease), _table.c.waiting.is_(False))
+
+
+def _is_own(lease: Lease) -> Any:
+    """The lease, or the place in the queue for which the attempt gave it up."""
+    return and_(_is_run(lease), _table.c.holder == lease.holder, _table.c.token == lease.token)
 
 
 def _of_run(db: Connection, lease: Lease) -> Lease | None:

@@ -111,6 +111,10 @@ class SqlStore:
         duration = leases.in_millis(duration_seconds)
         return self._write(lambda db: leases.renew(db, lease, duration, topics))
 
+    def give_way(self, lease: Lease, duration_seconds: float) -> bool:
+        duration = leases.in_millis(duration_seconds)
+        return self._write(lambda db: leases.give_way(db, lease, duration))
+
     def hand_over_lease(self, lease: Lease, reserved_seconds: float, expected_seconds: float) -> None:
         reserved, expected = leases.in_millis(reserved_seconds), leases.in_millis(expected_seconds)
         self._write(lambda db: leases.hand_over(db, lease, reserved, expected))
@@ -123,9 +127,6 @@ class SqlStore:
 
     def leases(self, replication: str) -> list[Lease]:
         return self._read(lambda db: leases.current(db, replication))
-
-    def is_wanted(self, lease: Lease) -> bool:
-        return self._read(lambda db: leases.is_wanted(db, lease))
 
     # Runs
 

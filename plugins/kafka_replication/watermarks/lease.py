@@ -40,7 +40,7 @@ class Hold(Protocol):
     def give_way(self, seconds: float) -> bool:
         """Let attempts work that wait for topics of this lease, then go on. Returns True if one waited.
 
-        Raises Busy if the lease does not come back within ``seconds``.
+        Raises Busy if the lease is lost, or does not come back within ``seconds``.
         """
 
 
@@ -66,8 +66,17 @@ def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
 
     If an earlier attempt of the same run may still be at work, the next one waits until the lease of that attempt has
     expired, even if this is longer than the wait. The last try is always after the end of the wait, so that a free
-    lease is taken. Raises Busy naming the holder.
+    lease is taken. Raises Busy naming the holder; then the attempt has no place in the queue any more.
     """
+    try:
+        return _in_queue(store, claim, terms)
+    except Busy:
+        store.leave_queue(claim)
+        raise
+
+
+def _in_queue(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
+    """As `wait_for_lease`, but the place in the queue stays until it expires."""
     started, pause = time.monotonic(), 0.05
     while True:
         asked = time.monotonic()
@@ -91,7 +100,6 @@ def _without_waiting(store: WatermarkStore, claim: Claim, terms: Terms, busy: Bu
             return store.acquire_lease(impatient, terms.duration)
     except Busy as still:
         busy = still
-    store.leave_queue(claim)
     what = f"{busy.what}; {claim.owner} waited {waited:g} s"
     raise Busy(what, busy.remedy, owner=busy.owner, holder=busy.holder)
 
@@ -150,11 +158,10 @@ class HeldLease:
 
     def give_way(self, seconds: float) -> bool:
         with self._renewing:
-            if not self._store.is_wanted(self.lease):
-                return False
             before = self.lease
+            if not self._store.give_way(before, self._terms.duration):
+                return False
             log.info("%s gives way to a run that waits for its topics", before.who)
-            self._store.release_lease(before)
             assert before.holder is not None
             claim = Claim(
                 replication=before.replication,
@@ -163,7 +170,7 @@ class HeldLease:
                 scope=Scope.exactly(before.topics),
                 process=before.process,
             )
-            self.lease = wait_for_lease(self._store, claim, replace(self._terms, wait=seconds))
+            self.lease = _in_queue(self._store, claim, replace(self._terms, wait=seconds))  # else `_end` leaves it
             self._renewed = time.monotonic()
             return True
 

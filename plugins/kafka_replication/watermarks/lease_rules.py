@@ -48,18 +48,14 @@ def decide_lease(
     if blocking:
         return busy(min(blocking, key=lambda lease: lease.waiting))
     over = [lease for lease in others if not is_alive(lease, now, is_gone)]
-    late = [
-        lease
-        for lease in over
-        if _holds(lease)
-        and now - lease.expires_at < LATE
-        and not is_gone(lease)
-        and not lease.topics.overlaps(claim.scope.needs)
-    ]
+    recent = [lease for lease in over if now - lease.expires_at < LATE and not is_gone(lease)]
+    late = [lease for lease in recent if _holds(lease) and not lease.topics.overlaps(claim.scope.needs)]
     topics = claim.scope.wants
     for lease in (*ahead, *late):
         topics = topics.minus(lease.topics)
-    replaced = [lease for lease in over if lease not in late]
+    # A recent place in the queue is not waited for, but shows that its run lives.
+    kept = (*late, *(lease for lease in recent if lease.waiting))
+    replaced = [lease for lease in over if lease not in kept]
     return Granted(lease=_new(claim, topics, token, now, expires_at), replaces=tuple(replaced))
 
 
@@ -71,6 +67,15 @@ def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, e
     if own is not None and own.waiting and own.holder == claim.holder:
         return replace(own, topics=claim.scope.needs, expires_at=expires_at)
     return replace(_new(claim, claim.scope.needs, token, now, expires_at), waiting=True)
+
+
+def place_behind(
+    lease: Lease, leases: Collection[Lease], now: datetime, expires_at: datetime, is_gone: IsGone
+) -> Lease | None:
+    """The place in the queue of an attempt that gives up ``lease``, behind those that wait. None if nobody waits."""
+    if not _is_wanted(lease, leases, now, is_gone):
+        return None
+    return replace(lease, waiting=True, acquired_at=now, expires_at=expires_at)
 
 
 def _new(claim: Claim, topics: TargetTopics, token: int, now: datetime, expires_at: datetime) -> Lease:
@@ -91,7 +96,7 @@ def is_alive(lease: Lease, now: datetime, is_gone: IsGone) -> bool:
     return lease.expires_at > now and not is_gone(lease)
 
 
-def is_wanted(lease: Lease, leases: Collection[Lease], now: datetime, is_gone: IsGone) -> bool:
+def _is_wanted(lease: Lease, leases: Collection[Lease], now: datetime, is_gone: IsGone) -> bool:
     """True if an attempt that is alive waits for topics of this lease."""
     return any(
         other.waiting and other.owner != lease.owner and other.topics.overlaps(lease.topics)

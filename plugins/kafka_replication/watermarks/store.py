@@ -60,14 +60,24 @@ class WatermarkStore(AlertMemory, Protocol):
     def narrow_lease(self, lease: Lease, topics: TargetTopics, duration_seconds: float) -> Lease:
         """Renew the lease, and leave all but ``topics`` to others. Raises Busy if another attempt took it."""
 
+    def give_way(self, lease: Lease, duration_seconds: float) -> bool:
+        """If another attempt waits for topics of this lease, put a place in the queue behind it in the lease's stead,
+        in one transaction, and return True. The place is kept as that of `acquire_lease` is, and the run lives on.
+
+        Raises Busy if another attempt took the lease.
+        """
+
     def hand_over_lease(self, lease: Lease, reserved_seconds: float, expected_seconds: float) -> None:
-        """Reserve the lease for the next task of the same run, which counts as alive for ``expected_seconds`` from now.
+        """Reserve the lease for the next task of the same run, which counts as alive for ``expected_seconds`` from now;
+        or the place in the queue for which the lease was given up.
 
         Does nothing if the store has another lease.
         """
 
     def release_lease(self, lease: Lease) -> None:
-        """Release the lease. Does nothing if the store has another lease."""
+        """Release the lease, or the place in the queue for which it was given up. Does nothing if the store has another
+        lease.
+        """
 
     def leave_queue(self, claim: Claim) -> None:
         """Give up the attempt's place in the queue. Does nothing if it has none."""
@@ -76,9 +86,6 @@ class WatermarkStore(AlertMemory, Protocol):
         """The leases, reservations and places in the queue of the replication that have not expired, and whose
         processes are not known to be gone; oldest first.
         """
-
-    def is_wanted(self, lease: Lease) -> bool:
-        """True if an attempt waits for topics of this lease."""
 
     def start_run(
         self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None

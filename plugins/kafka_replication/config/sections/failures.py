@@ -57,9 +57,9 @@ class Failures(Section):
     limit: Annotated[Whole, Field(ge=0)] | Annotated[str, AfterValidator(_check_percent)] = Field(
         default=10_000,
         description=(
-            "Most records of one partition that one run may quarantine or skip: a number, or a share of the offsets of"
-            " the partition that it is to copy (`0.1%`, rounded up). The partition fails before more is set aside; the"
-            " others do not count with it."
+            "Most records of each source partition that one run may quarantine or skip: a number, or a share of the"
+            " offsets of the partition that it is to copy (`0.1%`, rounded up). A partition fails before more of it is"
+            " set aside, and the others go on. There is no limit for all partitions of a run together."
         ),
     )
     topic: Annotated[str, AfterValidator(_check_topic)] | None = Field(

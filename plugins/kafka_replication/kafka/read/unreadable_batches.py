@@ -76,7 +76,7 @@ class UnreadableBatch:
             f"offsets {self.offsets} cannot be read ({self.why}), and a reader that starts in {rest} does not notice"
             f" that: they have to be set aside together, but {within} ends before, or they are more than"
             f" {MOST_IN_CHUNK}",
-            "raise what the run may have (max_records_per_run, failures.limit), or repair the broker's log",
+            "raise what a run may have of each partition (max_records_per_run, failures.limit), or repair the log",
         )
 
     def failure(self, offset: int) -> Failure:

@@ -57,6 +57,21 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
     return alert
 
 
+def on_retry(replication: Replication) -> Callable[[Context], None]:
+    """An ``on_retry_callback``: a cluster that does not answer is told at the first try that fails because of it. All
+    other reasons wait for the end of the run: the next try may do it.
+    """
+
+    def alert(context: Context) -> None:
+        from kafka_replication.orchestration.alerting import watching
+
+        error, run_id = task_run.error_of(context.get("exception")), task_run.run_id(context)
+        if error is not None:
+            _side_by_side(lambda: watching.tell_try(replication, dict(context), error, run_id, TELLING))
+
+    return alert
+
+
 def _call(callback: str | None, context: dict[str, Any]) -> None:
     """Call the function that the replication file names."""
     if callback is not None:

@@ -103,6 +103,18 @@ def tell(
         log.error("%s: no alert could be sent: %s", replication.name, untold)
 
 
+def tell_try(
+    replication: Replication, context: Mapping[str, Any], problem: ReplicationError, run_id: str, seconds: float
+) -> None:
+    """Announce why a try failed that is not the last one, if the cause is a cluster. Raises nothing, as `tell`."""
+    if not replication.alerts.names_somebody:
+        return
+    try:
+        replace(watcher(replication, context), budget=seconds).tell_try(problem, run_id)
+    except ReplicationError as untold:
+        log.error("%s: no alert could be sent: %s", replication.name, untold)
+
+
 def fields(
     replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str
 ) -> list[dict[str, str]]:

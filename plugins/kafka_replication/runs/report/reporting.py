@@ -8,34 +8,25 @@ from collections.abc import Collection, Mapping
 
 from kafka_replication.ledger.view import LedgerView, weakest
 from kafka_replication.model.delivery import weakest_delivery
-from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import gaps
 from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.target_retention import removal_text
-from kafka_replication.reporting.arithmetic import Evidence, account
+from kafka_replication.reporting.arithmetic import Evidence, NotDone, account
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.replicate.failed_records import note
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 
 log = logging.getLogger(__name__)
 
 
-def report(
-    run: LeasedRun,
-    plan: Plan,
-    verified: Collection[VerifyResult] = (),
-    not_advanced: Mapping[PartitionKey, Refused] = {},
-) -> RunReport:
-    """Compute the report of every range from the ledger, store the outcomes, and finish the run in the store.
-
-    ``not_advanced`` has the reasons of watermarks that could not be moved, if they are known.
-    """
+def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
+    """Compute the report of every range from the ledger, store the outcomes, and finish the run in the store."""
     outcomes = {(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)}
-    patience = run.patience_after_failure if verified or _has_failed(plan, outcomes.values()) else math.inf
+    patience = run.patience_after_failure if not_done.not_verified or _has_failed(plan, outcomes.values()) else math.inf
     view = run.retry("reading the ledger", run.view, patience)
     view = _as_it_is(run, plan, view)
     known = [p for p in plan.to_account_for if p.key in view.positions]
@@ -49,8 +40,8 @@ def report(
         watermarks=run.watermarks(view),
         receipts={p.key: read.of(p.key, p.generation) for p in known},
         outcomes=outcomes,
-        not_verified={result.key: result for result in verified if result.error},
-        not_advanced=not_advanced,
+        not_verified={result.key: result for result in not_done.not_verified},
+        not_advanced={reason.key: reason for reason in not_done.not_advanced},
         foreign=_foreign(run, plan, view),
     )
     document = RunReport(

@@ -108,12 +108,21 @@ class Watcher:
         Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
         `look` does.
         """
-        until = Deadline.after(CHANNELS_SHARE * self.budget)
         *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
+        return self._tell(cluster, reported)
+
+    def tell_try(self, problem: ReplicationError, run_id: str) -> Decision:
+        """Announce why a try failed that is not the last one, as `tell` does, if a cluster is the cause."""
+        *cluster, _ = failures_of(problem, run_id)
+        return self._tell(cluster) if cluster else Decision()
+
+    def _tell(self, cluster: Sequence[Cause], *reported: Cause) -> Decision:
+        until = Deadline.after(CHANNELS_SHARE * self.budget)
 
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
-            observed = Observation(causes=(*cluster, *_of_run(store, reported)), judged=_NOTHING)
+            of_run = (cause for failure in reported for cause in _of_run(store, failure))
+            observed = Observation(causes=(*cluster, *of_run), judged=_NOTHING)
             return store, self._decide(store, _Seen(observed, None))
 
         try:
@@ -123,7 +132,7 @@ class Watcher:
                 return decision
         except ReplicationError as away:
             log.warning("%s: the store cannot be used: %s", self.replication.name, away)
-            return self._report_without_store(away, (*cluster, reported), until.left)
+            return self._report_without_store(away, (*cluster, *reported), until.left)
 
     def look(self) -> Decision:
         """Look once, send the alerts that are due, and return the decision.
@@ -180,10 +189,11 @@ class Watcher:
 
     def _runs(self, store: WatermarkStore, records: Sequence[RunRecord]) -> RunsSeen:
         name = self.replication.name
-        leases = [lease for lease in store.leases(name) if not lease.waiting]
+        leases = store.leases(name)
         facts = [self._facts(store, record, leases) for record in records]
         known = {record.run_id for record in records}
-        planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
+        held = (lease for lease in leases if not lease.waiting)
+        planners = (lease for lease in held if (lease.holder or "").startswith(_PLANNERS))
         lease = next((lease for lease in planners if lease.owner not in known), None)
         planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
         runs = (*self._failed_without_plan(known), *(run for run in facts if run is not None))
@@ -303,8 +313,8 @@ def _unknown(_run_id: str) -> str:
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
-    """The life of the run, and the reason of its end if it is known. ``leases`` are those that are held or reserved,
-    ``said`` is the state that Airflow names.
+    """The life of the run, and the reason of its end if it is known. ``leases`` are those that are held, reserved or
+    queued for: a run that gives way to another one is queued. ``said`` is the state that Airflow names.
     """
     if record.state in ("done", "nothing_to_do", "failed"):
         return Life.ENDED, ""
