@@ -10,8 +10,9 @@ from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill
 from tests.integration.test_whole_batches import BATCHES, engines, stored
 from tests.support.jobs import InProcess
+from tests.support.other_clients import as_stored
 from tests.support.raw_produce import RawRecord, produce_batch
-from tests.support.scenario import Scenario, only
+from tests.support.scenario import Rec, Scenario, only
 
 ODD = 150
 
@@ -43,13 +44,47 @@ def test_a_range_that_begins_or_ends_inside_of_its_batch(scene: Scenario, most: 
 
 @pytest.mark.parametrize(
     ("name", "engine"),
-    [(b"a\xff", "batch"), (b"a\xff", "auto"), (b"a\0b", "batch")],
-    ids=["not UTF-8", "not UTF-8, in the middle of a chunk", "NUL"],
+    [(b"a\xff", "batch"), (b"a\xff", "auto"), (b"a\0b", "batch"), (b"a\0b", "auto"), (b"\0", "auto")],
+    ids=[
+        "not UTF-8",
+        "not UTF-8, in the middle of a chunk",
+        "NUL",
+        "NUL, in the middle of a chunk",
+        "nothing but NUL",
+    ],
 )
 def test_odd_header_names(scene: Scenario, name: bytes, engine: str) -> None:
     produced(scene, headers=((name, b"content"),))
     finished(scene, copy={"engine": engine, "chunk_records": 40}, max_records_per_run=120)
     assert any(name in records for _, records in stored(scene.target, scene.topic))  # a client does not show a NUL
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_a_nul_in_a_header_name_of_a_short_topic(scene: Scenario, codec: str | None) -> None:
+    """The default engine carries it; around it lie records whose headers look like it, and are usual."""
+    scene.source.create(scene.topic)
+    usual = [Rec(b"k", b"a\0b", (("a", b""), ("", b"\0"), ("n", None))) for _ in range(50)]
+    scene.source.produce(scene.topic, usual, compression_type=codec or "none", linger_ms=500)
+    records = [RawRecord(b"k%d" % n, b"v", ((b"a", b""), (b"a\0b", b"content"))) for n in range(3)]
+    produce_batch(scene.source.bootstrap, scene.topic, 0, records)
+    scene.source.produce(scene.topic, usual)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    source, target = ([one for _, one in as_stored(side, scene.topic, 0)] for side in (scene.source, scene.target))
+    assert target == source
+    assert {engine for _, engine in engines(scene)} == {"record/1", "batch/1"}
+
+
+@pytest.mark.parametrize("more", [{"copy": {"engine": "record"}}, {"filter": "key != 'other'"}])
+def test_a_nul_in_a_header_name_is_named_where_only_the_record_engine_copies(
+    scene: Scenario, more: dict[str, Any]
+) -> None:
+    produced(scene, headers=((b"a\0b", b"content"),))
+    line = only(scene.run(**more))
+    assert "offset 150" in (line.error or "") and "NUL" in (line.error or "")
+    assert scene.position().next_offset == 150
+    assert only(scene.run(failures={"policy": "skip"}, **more)).error is None
+    assert (scene.position().skipped, scene.position().next_offset) == (1, 300)
 
 
 def test_the_remedy_of_the_record_engine_works_where_the_partition_stands(scene: Scenario) -> None:

@@ -21,3 +21,8 @@ def install(module: str) -> str:
         if module.partition(".")[0] in modules:
             return f"pip install 'kafka-replication[{extra}]', or install requirements.txt"
     return "install requirements.txt"
+
+
+def without(missing: ImportError) -> str:
+    """The reason why something is not done where a package is missing."""
+    return f"{missing.name} is not installed ({install(missing.name or '')})"

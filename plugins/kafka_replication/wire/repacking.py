@@ -86,7 +86,7 @@ def _keep(kept: list[bytes], data: bytes, count: int, wanted: range, further: in
         if (length := data[at]) < 0x80:
             at += 1
         else:
-            length, at = _number(data, at)
+            length, at = number_at(data, at)
         end = at + (length >> 1)
         if length & 1 or end > len(data):
             raise ValueError("a record is cut")
@@ -95,11 +95,11 @@ def _keep(kept: list[bytes], data: bytes, count: int, wanted: range, further: in
             if (time := data[at + 1]) < 0x80:
                 at += 2
             else:
-                time, at = _number(data, at + 1)
+                time, at = number_at(data, at + 1)
             if (its := data[at]) < 0x80:
                 at += 1
             else:
-                its, at = _number(data, at)
+                its, at = number_at(data, at)
             if its != number << 1 or at > end:
                 raise ValueError(f"record {number} does not say that it has this number")
             time = (time >> 1 ^ -(time & 1)) + later
@@ -118,7 +118,7 @@ def _keep(kept: list[bytes], data: bytes, count: int, wanted: range, further: in
     return times
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def number_at(data: bytes, at: int) -> tuple[int, int]:
     """The number at this place, before its sign is decoded, and the place behind it."""
     value = shift = 0
     while True:

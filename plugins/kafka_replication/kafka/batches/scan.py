@@ -65,7 +65,8 @@ class BatchScan:
     def go_to(self, offset: int) -> None:
         """Move to the batch with this offset, or to the first one after it."""
         if self._next is None or not self.position <= offset <= self._next:
-            self.close()  # the open request is for other offsets
+            if self._connection is not None and self._connection.open_requests:
+                self.close()  # they are for other offsets
             self._pending.clear()
             self._next, self.leader_epoch = offset, None
         self.position = offset
@@ -125,7 +126,7 @@ class BatchScan:
             raise GapFound(f"{self._at}: offset {self._next} can no longer be read", "plan again")
         if data.error_code:
             raise translate(KafkaError(int(data.error_code)), f"{self._at}: reading offset {self._next}")
-        came = list(batches(memoryview(data.records or b"")))
+        came = _readable(memoryview(data.records or b""))
         self._pace.spend(sum(map(self._contents.of, came)) if self._limited else 0)
         if data.records and not came:  # a broker sends at least one whole batch
             raise Malformed(f"there is no whole batch at offset {self._next}")
@@ -142,13 +143,27 @@ class BatchScan:
         fetching.ask(self.connection, self._at.topic, self._at.partition, self._next, self._most, WAIT)
 
 
+def _readable(data: memoryview) -> list[Batch]:
+    """The batches before one that cannot be read, with which the next request begins. Raises Malformed if it comes
+    first.
+    """
+    came = list[Batch]()
+    try:
+        for batch in batches(data):
+            batch.check()
+            came.append(batch)
+    except Malformed:
+        if not came:
+            raise
+    return came
+
+
 def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
-    """Each batch, checked, with True if a ``read_committed`` reader sees it. ``aborted`` has the first offset and the
+    """Each batch, with True if a ``read_committed`` reader sees it. ``aborted`` has the first offset and the
     producer id of each aborted transaction that these batches may belong to, up to its marker.
     """
     left, open_ = deque(sorted(aborted)), set[int]()
     for batch in came:
-        batch.check()
         while left and left[0][0] < batch.until:
             open_.add(left.popleft()[1])
         if batch.is_control:

@@ -13,7 +13,7 @@ from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.model import engine_choice
 from kafka_replication.model.engine_choice import BATCH, RECORD
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.runtime.extras import install
+from kafka_replication.runtime.extras import without
 from kafka_replication.sinks.port import Sink
 
 log = logging.getLogger(__name__)
@@ -51,11 +51,6 @@ def engine_for(
                 raise
             log.info("%s %s: not in whole batches: %s", task.key.source, task.range, without(missing))
     return choose(engines, task, sink)
-
-
-def without(missing: ImportError) -> str:
-    """The reason why batches are not copied whole where a package is missing."""
-    return f"{missing.name} is not installed ({install(missing.name or '')})"
 
 
 def exact_for(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
@@ -21,6 +21,9 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
+
+if TYPE_CHECKING:
+    from kafka_replication.kafka.read.header_names import Names
 
 # Bytes that are given to the writer at a time: fewer if it takes long, so that a chunk ends soon after its time.
 LEAST_STEP, MOST_STEP = 128 << 10, 1 << 20
@@ -51,6 +54,7 @@ class ChunkReader:
     pace: Pace
     deadline: Deadline = NEVER
     hands_over: bool = False  # another engine copies records that the client would change
+    names: Names | None = None  # None: it is not known whether the client cuts header names
     at_once: int | None = None  # records that are given to the writer at a time, at most
     at: TopicPartition = field(init=False)
     position: int = field(init=False)  # the next source offset
@@ -104,11 +108,10 @@ class ChunkReader:
         ordinary record, which adds it to the digest.
         """
         until, seen, pending, position, last = self.left.until, self.seen, self.source.pending, self.position, self.last
-        most_records, most_bytes, add = self.most_records, min(step, self.settings.chunk_bytes), self.seen.add
-        if self.at_once is not None:
-            most_records = min(most_records, seen.count + self.at_once)
+        most_bytes, add = min(step, self.settings.chunk_bytes), self.seen.add
+        most_records = min(self.most_records, seen.count + (self.at_once or self.most_records))
         records: list[Record] = []
-        append, screen = records.append, writer.screen
+        append, screen, names = records.append, writer.screen, self.names
         full = False
         try:
             while pending and not full:
@@ -129,17 +132,20 @@ class ChunkReader:
                     position, full = self._beyond(offset, position), True
                     break
                 kind, timestamp = message.timestamp()
-                unfaithful = timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE
+                unfaithful = _early(timestamp) if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE else None
                 try:
                     headers = headers_of(message)
                 except SystemError:
-                    headers, unfaithful, message = None, True, cast(Message, WithoutHeaders(message))
+                    headers, message = None, cast(Message, WithoutHeaders(message))
+                    unfaithful = unfaithful or _NOT_UTF_8
+                if headers and names is not None and (wrong := names.wrong(offset, headers)):
+                    headers, unfaithful = None, unfaithful or wrong
                 key, value = message.key(), message.value()
                 record = (offset, timestamp, key, value, headers)
                 if (unfaithful or screen is not None) and (failure := _failure(record, unfaithful, screen)):
                     if unfaithful and self.hands_over:
                         pending.append(message)
-                        full = self._before_odd(record, position)
+                        full = self._before_odd(failure, position)
                     else:
                         self._set_aside(writer, record, failure)
                         last, position, full = message, offset + 1, writer.full
@@ -157,10 +163,10 @@ class ChunkReader:
             raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
         return self.left.until
 
-    def _before_odd(self, record: Record, position: int) -> bool:
+    def _before_odd(self, failure: Failure, position: int) -> bool:
         """End the chunk before a record that the client would change. Raises OnlyAsStored if the chunk begins there."""
         if position == self.left.from_:
-            raise OnlyAsStored(record[0] + 1, f"the record at offset {record[0]}: {_unfaithful(record)}")
+            raise OnlyAsStored(failure.offset + 1, f"the record at offset {failure.offset}: {failure.reason}")
         return True
 
     def leave_out(self, batch: UnreadableBatch, writer: Target) -> None:
@@ -205,15 +211,17 @@ _CHANGED = (
 )
 
 
-def _failure(record: Record, unfaithful: bool, screen: Screen | None) -> Failure | None:
-    """The failure of a record that the client would change, or that the writer refuses; None if it can be copied."""
+def _failure(record: Record, unfaithful: str | None, screen: Screen | None) -> Failure | None:
+    """The failure of a record that the client would change, which ``unfaithful`` says, or that the writer refuses; None
+    if it can be copied.
+    """
     if unfaithful:
-        return Failure(record[0], FailureKind.UNFAITHFUL, _unfaithful(record), "Unfaithful")
+        return Failure(record[0], FailureKind.UNFAITHFUL, unfaithful, "Unfaithful")
     return screen(record) if screen else None
 
 
-def _unfaithful(record: Record) -> str:
-    """The part of the record that the client would change."""
-    if (timestamp := record[1]) <= 0:
-        return f"its timestamp is {timestamp}, which the client would replace by the current time"
-    return "it has a header whose name is not UTF-8"
+def _early(timestamp: int) -> str:
+    return f"its timestamp is {timestamp}, which the client would replace by the current time"
+
+
+_NOT_UTF_8 = "it has a header whose name is not UTF-8"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
@@ -13,6 +14,7 @@ from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
@@ -24,9 +26,13 @@ from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.runtime.extras import without
 from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.sinks.port import Sink, SinkSession
-from kafka_replication.verification.digest import DIGEST_KIND
+from kafka_replication.verification.digest import DIGEST_KIND, Headers
+
+if TYPE_CHECKING:
+    from kafka_replication.kafka.read.header_names import HeaderNames
 
 log = logging.getLogger(__name__)
 # Records that a pipeline gets at a time where it can set records aside: a chunk ends behind those that fill it.
@@ -87,11 +93,42 @@ class RecordReader:
         consumer = clients.consumer(self._throttling.listening(config), self._group)
         return PartitionReader(consumer, self._at, self._settings.stall_timeout)
 
+    @cached_property
+    def _names(self) -> HeaderNames | None:
+        """None if no connection of our own can be made. Raises ImportError."""
+        from kafka_replication.kafka.batches.scan import BatchScan
+        from kafka_replication.kafka.read.header_names import HeaderNames
+
+        if why := unsupported(self._source):
+            self._cannot_compare(why)
+            return None
+        limit = self._settings.throughput_limit
+        scan = BatchScan(self._source, self._at, self._settings.stall_timeout, self._throttling, limit)
+        return HeaderNames(self._at, scan)
+
+    def wrong(self, offset: int, headers: Headers) -> str | None:
+        """As `Names` says; the first record with headers opens a connection. Without one, a header name with a NUL is
+        cut, and nothing shows that.
+        """
+        try:
+            return None if self._names is None else self._names.wrong(offset, headers)
+        except ImportError as missing:
+            self._names = None
+            self._cannot_compare(without(missing))
+            return None
+
+    def _cannot_compare(self, why: str) -> None:
+        log.warning(
+            "%s: names of headers are not compared with the stored ones, so a NUL would cut them: %s", self._at, why
+        )
+
     @property
     def throttled(self) -> float:
         return self._throttling.seconds
 
     def close(self) -> None:
+        if (names := clients.made(self, "_names")) is not None:
+            names.close()
         if clients.made(self, "_reader") is not None:
             self._reader.come_to_rest()
             self._reader.consumer.close()
@@ -111,6 +148,7 @@ class RecordReader:
             pace=self._pace,
             deadline=self._deadline,
             hands_over=self._hands_over,
+            names=self,
         )
         self._pace.wait()
         writer = target.begin()
