@@ -113,6 +113,7 @@ class RecordReader:
         try:
             return None if self._names is None else self._names.wrong(offset, headers)
         except ImportError as missing:
+            self._close_names()
             self._names = None
             self._cannot_compare(without(missing))
             return None
@@ -127,12 +128,15 @@ class RecordReader:
         return self._throttling.seconds
 
     def close(self) -> None:
-        if (names := clients.made(self, "_names")) is not None:
-            names.close()
+        self._close_names()
         if clients.made(self, "_reader") is not None:
             self._reader.come_to_rest()
             self._reader.consumer.close()
             del self._reader
+
+    def _close_names(self) -> None:
+        if (names := clients.made(self, "_names")) is not None:
+            names.close()
 
     def check_ids(self, ids: Ids) -> None:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
