@@ -14,7 +14,6 @@ from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
@@ -96,7 +95,8 @@ class RecordReader:
     @cached_property
     def _names(self) -> HeaderNames | None:
         """None if no connection of our own can be made. Raises ImportError."""
-        from kafka_replication.kafka.batches.scan import BatchScan
+        from kafka_replication.kafka.batches.scan import BatchScan  # these need the packages of the batch engine
+        from kafka_replication.kafka.client.login import unsupported
         from kafka_replication.kafka.read.header_names import HeaderNames
 
         if why := unsupported(self._source):
