@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
 import time
 from collections.abc import Callable
@@ -101,6 +102,51 @@ def test_copies_that_an_existing_target_will_drop_are_told_before_and_in_the_run
     [note] = report.notes
     assert note.startswith(said) and f"at offset 0 of {scene.topic}-0, is from 20" in note
     scene.source.produce(scene.topic, aged(10, 0.1, 50))
+    assert scene.run().notes == ()
+
+
+FOR_EVER = {"retention.ms": "-1"}
+
+
+def large(count: int, days: float, first: int = 0) -> list[Rec]:
+    """Records of 31,000 bytes that no codec makes smaller."""
+    made = random.Random(first)
+    return [replace(record, value=made.randbytes(31_000)) for record in aged(count, days, first)]
+
+
+def test_a_source_that_is_full_soon_is_told_before_records_are_lost(scene: Scenario) -> None:
+    """It keeps 1 MB, and 930 kB came in six days and a half."""
+    scene.source.create(scene.topic, config={**FOR_EVER, "retention.bytes": "1000000"})
+    scene.source.produce(scene.topic, large(10, 6.9))
+    assert scene.run().outcome == "done"
+    scene.source.produce(scene.topic, large(30, 6.5, 10))
+    runs_ended(scene, 7)
+    for found in (checking.check(scene.bare_run()).findings, steps.preview(scene.bare_run(), Request())[1]):
+        [finding] = [finding for finding in found if "at this rate records are lost in 1" in finding.what]
+        assert f"{scene.topic}-0 that is not copied, at offset 10" in finding.what
+        assert "the source keeps 1 MB of a partition (retention.bytes)" in finding.what
+        assert f"raise retention.bytes of {scene.topic} on the source" in finding.remedy
+    [row] = (row.as_json() for row in standing(scene.bare_run()))
+    assert 10 <= (row["lost_in_seconds"] or 0) / 3600 <= 12
+    report = scene.run()
+    assert report.outcome == "done" and "NOTE at this rate records are lost in 1" in report.table()
+    assert scene.run().notes == ()
+
+
+def test_a_target_that_keeps_less_than_is_copied_is_told_before_and_in_the_run(scene: Scenario) -> None:
+    scene.source.create(scene.topic, config=FOR_EVER)
+    scene.target.create(scene.topic, config={**FOR_EVER, "retention.bytes": "500000"})
+    scene.source.produce(scene.topic, large(40, 1))
+    said = (
+        f"{scene.topic} keeps 500 kB of a partition (retention.bytes), and about 1.24 MB of {scene.topic}-0 are not"
+        " copied to it yet: the oldest of them may be deleted"
+    )
+    for found in (checking.check(scene.bare_run()).findings, steps.preview(scene.bare_run(), Request())[1]):
+        [finding] = [finding for finding in found if said in finding.what]
+        assert finding.remedy == f"raise retention.bytes of {scene.topic} first"
+    report = scene.run()
+    assert report.outcome == "done" and [note[: len(said)] for note in report.notes] == [said]
+    scene.source.produce(scene.topic, large(1, 1, 40))
     assert scene.run().notes == ()
 
 

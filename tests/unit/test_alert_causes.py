@@ -15,7 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.foresight import SourceLoss
+from kafka_replication.planning.losses import Limit, SourceLoss
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.reporting.causes import (
     BACKFILL,
@@ -207,7 +207,9 @@ def test_lag_is_one_cause_for_all_partitions_beyond_the_limit() -> None:
 
 def loss(partition: int, seconds: float, topic: str = "orders") -> SourceLoss:
     key = PartitionKey("orders-dr", TopicPartition(topic, partition), topic)
-    return SourceLoss(key=key, first=60, oldest=0, keeps=86_400_000, waiting=40, per_second=0, seconds=seconds)
+    return SourceLoss(
+        key=key, first=60, oldest=0, limit=Limit.of_time(86_400_000), waiting=40, per_second=0, seconds=seconds
+    )
 
 
 def test_records_that_will_be_lost_are_one_cause_for_each_topic() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import from_millis, to_text
 from kafka_replication.planning import foresight
-from kafka_replication.planning.foresight import SourceLoss, Waiting, seconds_until_loss, source_loss, target_loss
+from kafka_replication.planning.foresight import Waiting, seconds_until_loss, size_loss, source_loss, target_loss
+from kafka_replication.planning.losses import SourceLoss, findings
 from kafka_replication.planning.snapshot import Snapshot, TopicDefaults
 from kafka_replication.watermarks.values import Watermark
 from tests.support.planning import Case, key, position, replication, source, topic, verified
@@ -199,7 +200,7 @@ def test_copies_that_the_target_drops_are_counted_for_the_topic() -> None:
     assert target_loss(first, oldest=None, young=9) is None
     assert target_loss(first, oldest=NOW, young=0) is None
     losses = [target_loss(first, oldest=NOW, young=99), target_loss(second, oldest=NOW - 9 * DAY, young=20)]
-    [finding] = foresight.findings([], [loss for loss in losses if loss])
+    [finding] = findings([], [loss for loss in losses if loss])
     assert (finding.severity, finding.where, finding.partition) == ("warning", "orders -> orders", 1)
     assert "orders keeps records for 2 days" in finding.what and "up to 70 of the 120 offsets" in finding.what
     assert f"at offset 0 of orders-1, is from {to_text(from_millis(NOW - 9 * DAY))}" in finding.what
@@ -209,7 +210,94 @@ def test_copies_that_the_target_drops_are_counted_for_the_topic() -> None:
 def test_the_nearest_loss_of_a_topic_is_told_with_the_number_of_the_others() -> None:
     late, soon = foreseen(hours_left=20), foreseen(hours_left=2)
     assert late is not None and soon is not None
-    [finding] = foresight.findings([late, replace(soon, key=key(partition=7))], [])
+    [finding] = findings([late, replace(soon, key=key(partition=7))], [])
     assert (finding.topic, finding.partition) == ("orders", 7)
     assert finding.what.startswith("at this rate records are lost in 2.0 h")
     assert finding.what.endswith(" (and 1 other partitions of orders)")
+
+
+MB = 1_000_000
+LIMITED = {"cleanup.policy": "delete", "retention.bytes": str(8 * MB)}
+
+
+def by_size(
+    size: int | None, *, hours: float, copied: int = 0, config: Mapping[str, str] = LIMITED
+) -> SourceLoss | None:
+    """Of 5,000 offsets 4,000 wait; they came in so many hours, in which ``copied`` ones were copied."""
+    oldest = round(NOW - hours * HOUR)
+    [behind] = waiting(source_config=config)
+    return source_loss(behind, oldest=oldest, now=NOW, since=oldest, offset_then=1_000 - copied, size=size)
+
+
+def test_a_partition_that_fills_loses_the_oldest_record_when_as_much_lies_behind_it_as_the_source_keeps() -> None:
+    loss = by_size(9 * MB, hours=18)  # 7.2 MB of them wait: 0.8 MB are left, at 0.4 MB an hour
+    assert loss is not None and (round(loss.seconds), loss.waiting) == (2 * 3600, 4_000)
+    assert (
+        "records are lost in 2.0 h" in loss.what
+        and "the source keeps 8 MB of a partition (retention.bytes); it and what lies behind it have about 7.2 MB"
+        in loss.what
+    )
+    assert "raise retention.bytes of orders on the source" in loss.remedy
+
+
+@pytest.mark.parametrize(
+    ("size", "figures", "seconds"),
+    [
+        (9 * MB, {"hours": 18, "copied": 2_000}, 4 * 3600),  # half of what comes is copied
+        (9 * MB, {"hours": 18, "copied": 4_000}, None),
+        (7 * MB, {"hours": 18}, None),  # less than three quarters of what is kept waits
+        (10 * MB, {"hours": 18}, 0),
+        (100 * MB, {"hours": 18}, 0),
+        (9 * MB, {"hours": 18, "config": {**LIMITED, "cleanup.policy": "compact"}}, None),
+        (9 * MB, {"hours": 18, "config": {**LIMITED, "remote.storage.enable": "true"}}, None),
+        (9 * MB, {"hours": 167, "config": {**LIMITED, **WEEK}}, 3600),  # the time comes first
+        (9 * MB, {"hours": 18, "config": WEEK}, None),
+        (9 * MB, {"hours": 0}, None),
+        (None, {"hours": 18}, None),
+        (0, {"hours": 18}, None),
+    ],
+)
+def test_the_seconds_until_a_partition_is_full(
+    size: int | None, figures: dict[str, Any], seconds: float | None
+) -> None:
+    loss = by_size(size, **figures)
+    assert (None if loss is None else round(loss.seconds)) == seconds
+    if loss and loss.limit.setting == "retention.bytes":
+        assert waiting(source_config=LIMITED)[0].may_outgrow(size)
+
+
+def test_a_partition_is_looked_at_only_if_a_quarter_or_less_is_free() -> None:
+    [behind] = waiting(source_config=LIMITED)
+    assert [behind.may_outgrow(size) for size in (None, 7_499_000, 7_500_000)] == [False, False, True]
+    assert not waiting()[0].may_outgrow(9 * MB)
+    assert [waiting(source_config=config, target=config)[0].needs_size for config in (WEEK, LIMITED)] == [False, True]
+
+
+def waits_for_size(case: Case = BEHIND, target: Mapping[str, str] | None = LIMITED, **more: Any) -> list[int | None]:
+    found = (size_loss(one, 20 * MB) for one in waiting(case, target=target, **more))
+    return [None if loss is None else loss.waits for loss in found]
+
+
+def test_more_than_a_target_keeps_is_told_for_each_topic() -> None:
+    assert waits_for_size() == [16 * MB]
+    assert waits_for_size(target={**LIMITED, "retention.bytes": str(16 * MB)}) == [None]
+    assert waits_for_size(target=WEEK) == [None]
+    assert waits_for_size(target={**LIMITED, "cleanup.policy": "compact"}) == [None]
+    assert waits_for_size(filter="key == 'a'") == [None]  # how much that leaves out is not known
+    assert waits_for_size(partitioning="by_key") == [None]
+    assert waits_for_size(source_config={"remote.storage.enable": "true"}) == [None]
+    created = replace(BEHIND, positions={}, verified={}, watermarks={})
+    assert waits_for_size(created, None, target_topics={"config": {"retention.bytes": "1000"}}) == [20 * MB]
+    assert waits_for_size(created, None, defaults={"retention.bytes": "1000"}) == [20 * MB]
+    [behind] = waiting(target=LIMITED)
+    assert size_loss(behind, None) is None
+    first, second = size_loss(behind, 20 * MB), size_loss(replace(behind, key=key(partition=7)), 30 * MB)
+    assert first is not None and second is not None
+    [finding] = findings([], [], [first, second])
+    assert (finding.severity, finding.where, finding.partition) == ("warning", "orders -> orders", 7)
+    assert finding.what == (
+        "orders keeps 8 MB of a partition (retention.bytes), and about 24 MB of orders-7 are not copied to it yet (and of"
+        " 1 more partitions more than it keeps): the oldest of them may be deleted soon after they are copied, and before"
+        " they are read back"
+    )
+    assert finding.remedy == "raise retention.bytes of orders first"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.engine_choice import chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -110,6 +111,13 @@ def report(
         not_advanced={KEY: not_advanced} if not_advanced else {},
     )
     return RunReport(replication="orders-dr", run_id="run-2", ranges=account(evidence), gaps=listed({KEY: gaps}))
+
+
+def test_the_reason_for_an_engine_is_told_where_this_run_copied() -> None:
+    (line,) = report([receipt(0, 100, 100)], copy=(0, 100), verified=((0, 100),), engine=chosen("auto", 100)).ranges
+    assert line.begun == chosen("auto", 100) and line.as_json()["engine_why"] == "it has fewer than 5,000 offsets"
+    (line,) = report([], copy=(0, 100), copy_error="away", engine=chosen("auto", 100)).ranges
+    assert line.begun is None
 
 
 def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None:

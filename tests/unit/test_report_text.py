@@ -29,6 +29,7 @@ LINE = RangeReport(
     bytes=3_000_000,
     seconds=1.5,
     engines=("batch/1", "record/1"),
+    begun=chosen("batch", 100),
 )
 FAILED = RangeReport(
     key=KEY,
@@ -68,6 +69,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "bytes": 3_000_000,
                 "seconds": 1.5,
                 "engines": ["batch/1", "record/1"],
+                "engine_why": "copy.engine says so",
                 "error": None,
             },
             {
@@ -93,6 +95,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "bytes": 0,
                 "seconds": 0.0,
                 "engines": [],
+                "engine_why": None,
                 "error": "the target refuses the record at offset 100. Remedy: raise the limit",
             },
         ],
@@ -124,7 +127,7 @@ def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> 
 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
-    head, first, second, meaning, *failures = (
+    head, first, second, meaning, begun, *failures = (
         RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, replace(FAILED, digest_ok=False)))
         .table()
         .splitlines()
@@ -167,6 +170,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
     assert meaning.startswith("(before: ") and "not visible: " in meaning and "missing: " in meaning
     assert "lost: " not in meaning
     assert second.split()[-1] == "-"
+    assert begun == "begun by the batch engine: 1 partition (copy.engine says so)"
     assert failures == [
         "FAILED orders-3 [100, 130): the target refuses the record at offset 100",
         "  remedy: raise the limit",
@@ -262,7 +266,11 @@ def test_a_slow_copy_is_not_said_to_copy_nothing() -> None:
 def test_a_plan_says_which_engine_copies_how_many_ranges_and_why() -> None:
     short = chosen("auto", 1)
     made = [planned(engine=choice).partitions[0] for choice in (chosen("auto", 10_000), short, None, short)]
-    assert engine_rows(made)[0] == {"engine": "record", "why": "it has fewer than 5,000 offsets", "partitions": 2}
+    assert engine_rows(one.engine for one in made)[0] == {
+        "engine": "record",
+        "why": "it has fewer than 5,000 offsets",
+        "partitions": 2,
+    }
     text = plan_table(Plan("orders-dr", tuple(made)))
     assert "copied by the record engine: 2 partitions (it has fewer than 5,000 offsets)" in text
     assert "copied by the batch engine: 1 partition (the record engine takes over where" in text

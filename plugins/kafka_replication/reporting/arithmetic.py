@@ -149,6 +149,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     }
     not_visible = min(sum(again.values()), evidence.view.not_visible(key, planned.generation).within(range_).span)
     lost = evidence.view.given_up(key, planned.generation).subtract(counted).within(range_).span
+    engines = tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id))
     return RangeReport(
         key=key,
         range=range_,
@@ -166,7 +167,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         lost=lost,
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,
-        engines=tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id)),
+        engines=engines,
+        begun=planned.engine if engines else None,
     )
 
 

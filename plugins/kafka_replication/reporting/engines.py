@@ -1,4 +1,4 @@
-"""The engines of a plan: which one begins with how many ranges, and why."""
+"""The engines of a plan or a report: which one begins with how many partitions, and why."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kafka_replication import documents
-from kafka_replication.planning.plan import PartitionPlan
+from kafka_replication.model.engine_choice import EngineChoice
 
 
-def engine_rows(partitions: Iterable[PartitionPlan]) -> list[documents.EngineRow]:
+def engine_rows(choices: Iterable[EngineChoice | None]) -> list[documents.EngineRow]:
     """A row for each engine and reason, the most frequent one first."""
-    counted = Counter(planned.engine for planned in partitions if planned.engine is not None)
+    counted = Counter(choice for choice in choices if choice is not None)
     return [
         {"engine": choice.engine, "why": choice.why, "partitions": count} for choice, count in counted.most_common()
     ]
 
 
-def engine_lines(rows: Iterable[documents.EngineRow]) -> list[str]:
+def engine_lines(rows: Iterable[documents.EngineRow], done: str = "copied") -> list[str]:
     """The same for people."""
     return [
-        f"copied by the {row['engine']} engine: {row['partitions']:,} partition{'s' * (row['partitions'] != 1)}"
+        f"{done} by the {row['engine']} engine: {row['partitions']:,} partition{'s' * (row['partitions'] != 1)}"
         f" ({row['why']})"
         for row in rows
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kafka_replication import documents
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
@@ -55,6 +56,7 @@ class RangeReport:
     superseded: int = 0
     written: int | None = None  # None: as many as ``copied``
     engines: tuple[str, ...] = ()  # that wrote what this run copied
+    begun: EngineChoice | None = None  # by this engine, as planned; None: this run copied nothing, or an older plan
 
     @property
     def mb_per_second(self) -> float:
@@ -85,6 +87,7 @@ class RangeReport:
             "bytes": self.bytes,
             "seconds": round(self.seconds, 3),
             "engines": list(self.engines),
+            "engine_why": self.begun.why if self.begun else None,
             "error": f"{self.error}. Remedy: {self.remedy}" if self.error and self.remedy else self.error,
         }
 
@@ -158,9 +161,11 @@ class RunReport:
         left_out += [_delivered(line) for line in self.ranges if line.lost_in_delivery or line.duplicates]
         left_out += [_superseded(line) for line in self.ranges if line.superseded]
         left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
+        begun = {line.key: line.begun for line in self.ranges if line.begun}
+        engines = engine_lines(engine_rows(begun.values()), "begun")
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
-            [ranges, *legend(self.ranges), *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
+            [ranges, *legend(self.ranges), *engines, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
         )
 
     def _nothing(self) -> str:
@@ -251,7 +256,7 @@ def plan_table(plan: Plan) -> str:
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
     removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
     notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
-    engines = "".join(f"\n{line}" for line in engine_lines(engine_rows(plan.partitions)))
+    engines = "".join(f"\n{line}" for line in engine_lines(engine_rows(one.engine for one in plan.partitions)))
     return f"{table(head, rows)}\n{plan_summary(plan)}{engines}{refused}{notes}"
 
 

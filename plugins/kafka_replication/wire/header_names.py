@@ -7,13 +7,13 @@ from kafka_replication.wire.repacking import number_at
 NUL = b"\0"
 
 
-def with_nul(data: bytes, count: int) -> set[int]:
-    """The offsets, within their batch, of the records that have a header whose name has a NUL. ``data`` are the
-    ``count`` records of the batch without compression.
+def nul_in_names(data: bytes, count: int) -> dict[int, bool]:
+    """The records of a batch by their offsets in it, each with True if it has a header whose name has a NUL. ``data``
+    are the ``count`` records without compression.
 
     Raises ValueError and IndexError for malformed records.
     """
-    found, at = set[int](), 0
+    found, at = dict[int, bool](), 0
     for _ in range(count):
         length, at = number_at(data, at)
         end = at + (length >> 1)
@@ -23,12 +23,13 @@ def with_nul(data: bytes, count: int) -> set[int]:
         offset, at = number_at(data, at)
         at = _behind(data, _behind(data, at))  # key and value
         headers, at = number_at(data, at)
+        has = False
         for _ in range(headers >> 1):
             name = at
             at = _behind(data, name)
-            if NUL in data[at - _length(data, name) : at]:
-                found.add(offset >> 1)
+            has = has or NUL in data[at - _length(data, name) : at]
             at = _behind(data, at)
+        found[offset >> 1] = has
         if at != end:
             raise ValueError("a record does not end where it says")
     if at != len(data):

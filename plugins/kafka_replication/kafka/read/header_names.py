@@ -13,7 +13,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.verification.digest import Headers
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
 from kafka_replication.wire.codecs import unpacked
-from kafka_replication.wire.header_names import NUL, with_nul
+from kafka_replication.wire.header_names import NUL, nul_in_names
 
 CUT = "it has a header whose name has a NUL, where the client would cut it"
 
@@ -23,13 +23,15 @@ class Names(Protocol):
 
     def wrong(self, offset: int, headers: Headers) -> str | None:
         """The reason why these header names, as the client gives them, are not those of the record at this offset of
-        the source, or may not be; None if they are. Raises Unreachable, and GapFound.
+        the source, or may not be; None if they are. Raises Unreachable, Stalled, GapFound, and SessionEnded if the
+        source no longer has the record.
         """
 
 
 class HeaderNames:
     """Compares with the stored batch. A name that the client has cut stands in the batch with a NUL behind it. So if no
-    name of a record stands in its batch like that, none was cut; otherwise every record of the batch is looked at.
+    name of a record stands in its batch like that, none was cut; otherwise every record of the batch is looked at, and
+    so it is where compaction may have removed the record after the client read it.
     """
 
     def __init__(self, at: TopicPartition, scan: BatchScan) -> None:
@@ -37,7 +39,7 @@ class HeaderNames:
         self._first = self._until = 0  # the source offsets of the batch
         self._data, self._count = b"", 0  # its records
         self._whole = set[str]()  # names that the client has cut nowhere in the batch
-        self._cut: set[int] | None = None  # the offsets in the batch that have a cut name, if they are known
+        self._cut: dict[int, bool] | None = None  # by offset in the batch, if each record was looked at
         self._why = CUT
 
     def close(self) -> None:
@@ -53,32 +55,39 @@ class HeaderNames:
                 return None
             self._look_at_each()
         assert self._cut is not None
-        return self._why if offset - self._first in self._cut else None
+        if (cut := self._cut.get(offset - self._first)) is None:
+            raise self._gone(offset)
+        return self._why if cut else None
 
     def _go_to(self, offset: int) -> None:
         self._scan.go_to(offset)
         try:
             batch = self._scan.peek(offset + 1)
             if batch is None or batch.base_offset > offset:
-                raise SessionEnded(
-                    f"{self._at}: the record at offset {offset} was read, but its leader does not have it any more",
-                    "a new session reads on",
-                )
+                raise self._gone(offset)
             self._take(batch, unpacked(batch.attributes & CODEC, batch.payload))
         except (Malformed, ValueError) as e:
             self._doubt(offset, offset + 1, e)
 
+    def _gone(self, offset: int) -> SessionEnded:
+        return SessionEnded(
+            f"{self._at}: the record at offset {offset} was read, but its leader does not have it any more",
+            "a new session reads on",
+        )
+
     def _take(self, batch: Batch, data: bytes) -> None:
         self._first, self._until, self._data, self._count = batch.base_offset, batch.until, data, batch.count
         self._whole, self._cut, self._why = set(), None, CUT
+        if batch.count != batch.last_offset_delta + 1:
+            self._look_at_each()
 
     def _look_at_each(self) -> None:
         try:
-            self._cut = with_nul(self._data, self._count)
+            self._cut = nul_in_names(self._data, self._count)
         except (ValueError, IndexError) as e:
             self._doubt(self._first, self._until, e)
 
     def _doubt(self, first: int, until: int, error: Exception) -> None:
         """Say of all these offsets that their names cannot be seen: nothing is copied on a guess."""
-        self._first, self._until, self._cut = first, until, set(range(until - first))
+        self._first, self._until, self._cut = first, until, dict.fromkeys(range(until - first), True)
         self._why = f"the names of its headers cannot be compared with the stored ones ({error})"

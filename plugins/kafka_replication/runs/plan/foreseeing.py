@@ -17,7 +17,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.planning import foresight
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.foresight import SourceLoss, TargetLoss, Waiting
+from kafka_replication.planning.foresight import Waiting
+from kafka_replication.planning.losses import SourceLoss, TargetLoss, findings
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import Run
@@ -36,9 +37,11 @@ def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live
     """
     try:
         found, now = foresight.waiting(run.replication, plan, snapshot, view), _now()
-        young = _young(run, _source_limits(found, now))
-        source = _source_losses(run, found, young, now) if live else []
-        return list(foresight.findings(source, _target_losses(run, found, young, now)))
+        young, sizes = _young(run, _source_limits(found, now)), _sizes(run, found)
+        source = _source_losses(run, found, young, sizes, now) if live else []
+        by_size = (foresight.size_loss(one, sizes.get(one.key.source)) for one in found)
+        target = _target_losses(run, found, young, now)
+        return list(findings(source, target, [loss for loss in by_size if loss is not None]))
     except ReplicationError as error:
         log.debug("%s: what retention will drop was not found out: %s", run.replication.name, error)
         return []
@@ -47,7 +50,7 @@ def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live
 def source_losses(run: Run, found: Sequence[Waiting]) -> Mapping[PartitionKey, SourceLoss]:
     """The partitions of which the source will soon drop records that are not copied. Raises Unreachable."""
     now = _now()
-    losses = _source_losses(run, found, _young(run, _source_limits(found, now)), now)
+    losses = _source_losses(run, found, _young(run, _source_limits(found, now)), _sizes(run, found), now)
     return {loss.key: loss for loss in losses}
 
 
@@ -75,6 +78,18 @@ def _young(run: Run, limits: Offsets) -> dict[TopicPartition, int]:
     return found
 
 
+def _sizes(run: Run, found: Iterable[Waiting]) -> Offsets:
+    """The bytes of those partitions whose size decides, and whose leaders tell it."""
+    wanted = {one.key.source for one in found if one.needs_size}
+    if not wanted:
+        return {}
+    try:
+        from kafka_replication.kafka.metadata.partition_sizes import sizes  # it needs the packages of the batch engine
+    except ImportError:
+        return {}
+    return sizes(run.clusters.source, wanted, run.deadline.within(READING))
+
+
 def _times(run: Run, first: Offsets) -> Times:
     if not first:
         return {}
@@ -82,19 +97,25 @@ def _times(run: Run, first: Offsets) -> Times:
     return first_times(run.clusters.source, consumer_group(run.replication.name), first, seconds)
 
 
-def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, now: int) -> list[SourceLoss]:
-    near = [one for one in found if one.left and young.get(one.key.source, 0) > one.first]
+def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, sizes: Offsets, now: int) -> list[SourceLoss]:
+    near = [
+        one
+        for one in found
+        if one.left and (young.get(one.key.source, 0) > one.first or one.may_outgrow(sizes.get(one.key.source)))
+    ]
     times = _times(run, {one.key.source: one.first for one in near})
-    losses = (_source_loss(run, one, times.get(one.key.source), now) for one in near)
+    losses = (_source_loss(run, one, times.get(one.key.source), sizes.get(one.key.source), now) for one in near)
     return [loss for loss in losses if loss is not None]
 
 
-def _source_loss(run: Run, of: Waiting, oldest: int | None, now: int) -> SourceLoss | None:
+def _source_loss(run: Run, of: Waiting, oldest: int | None, size: int | None, now: int) -> SourceLoss | None:
     if oldest is None:
         return None
     then = run.store.watermark_at(of.key, of.generation, from_millis(oldest))
     since = None if then is None else max(oldest, floor_millis(then.updated_at))
-    return foresight.source_loss(of, oldest=oldest, now=now, since=since, offset_then=then.offset if then else 0)
+    return foresight.source_loss(
+        of, oldest=oldest, now=now, since=since, offset_then=then.offset if then else 0, size=size
+    )
 
 
 def _target_losses(run: Run, found: Iterable[Waiting], young_at_source: Offsets, now: int) -> list[TargetLoss]:

@@ -14,7 +14,6 @@ from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
@@ -96,7 +95,8 @@ class RecordReader:
     @cached_property
     def _names(self) -> HeaderNames | None:
         """None if no connection of our own can be made. Raises ImportError."""
-        from kafka_replication.kafka.batches.scan import BatchScan
+        from kafka_replication.kafka.batches.scan import BatchScan  # these need the packages of the batch engine
+        from kafka_replication.kafka.client.login import unsupported
         from kafka_replication.kafka.read.header_names import HeaderNames
 
         if why := unsupported(self._source):
@@ -113,6 +113,7 @@ class RecordReader:
         try:
             return None if self._names is None else self._names.wrong(offset, headers)
         except ImportError as missing:
+            self._close_names()
             self._names = None
             self._cannot_compare(without(missing))
             return None
@@ -127,12 +128,15 @@ class RecordReader:
         return self._throttling.seconds
 
     def close(self) -> None:
-        if (names := clients.made(self, "_names")) is not None:
-            names.close()
+        self._close_names()
         if clients.made(self, "_reader") is not None:
             self._reader.come_to_rest()
             self._reader.consumer.close()
             del self._reader
+
+    def _close_names(self) -> None:
+        if (names := clients.made(self, "_names")) is not None:
+            names.close()
 
     def check_ids(self, ids: Ids) -> None:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
