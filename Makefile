@@ -13,7 +13,7 @@ comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install dist up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: help install browser dist up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,10 +67,16 @@ QUICK := tests/lint tests/unit tests/contract/test_*.py tests/dags
 quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes
 	@$(PYTEST) -m 'not slow' $(QUICK)
 
-test: install ## lint, and all tests but the slow ones: what has to pass
+# The tests of the page drive a real browser. Where it cannot be installed they say why they were left out.
+browser:
+	@command -v chromedriver > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver; } \
+		> /dev/null 2>&1; } || true
+
+test: install browser ## lint, and all tests but the slow ones: what has to pass
 	@$(PYTEST) -m 'not slow'
 
-test-all: install ## lint, and all tests
+test-all: install browser ## lint, and all tests
 	@$(PYTEST)
 
 # What touches brokers. Each turn has the source's version and that of the others.

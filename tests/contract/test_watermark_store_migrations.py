@@ -20,8 +20,10 @@ from sqlalchemy.engine import make_url
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.times import EPOCH
 from kafka_replication.planning import plan_codec
 from kafka_replication.store import migrations, open_store, schema
+from kafka_replication.watermarks.sight import Lag
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
 from tests.support.leases import acquire
@@ -52,8 +54,13 @@ def rows(db: Connection, table: str, *columns: str) -> list[Any]:
 @pytest.fixture
 def golden_store(store_url: str) -> str:
     """The url of a store as the first release leaves it."""
+    return made_of(6, store_url)
+
+
+def made_of(version: int, store_url: str) -> str:
+    """The url of a store as this version of the schema leaves it."""
     with database(store_url) as db:
-        script = (GOLDEN / f"schema_6.{db.dialect.name}.sql").read_text()
+        script = (GOLDEN / f"schema_{version}.{db.dialect.name}.sql").read_text()
         if db.dialect.name == "sqlite":
             db.connection.driver_connection.executescript(script)  # type: ignore[union-attr]
         else:
@@ -87,6 +94,19 @@ def test_a_store_of_the_first_schema_keeps_everything(golden_store: str) -> None
     newest = store.newest_boundary(NAME)
     assert newest is not None
     assert f"{newest:%H:%M}" == "06:15"
+
+
+def test_a_store_of_the_seventh_schema_keeps_what_was_seen(store_url: str) -> None:
+    store = open_store(made_of(7, store_url))
+    [seen] = store.front([NAME])
+    assert seen.standing.facts is not None
+    assert (seen.standing.facts.source, seen.standing.facts.schedule) == ("kafka_source", "*/15 * * * *")
+    assert (seen.standing.lag, seen.standing.partitions) == (Lag(180, 12.5), 1)
+    assert seen.standing.work is not None
+    assert (seen.standing.work.run_id, seen.standing.work.records) == (DONE, 153)
+    assert [row["topic"] for row in store.standing_partitions(NAME)] == ["orders"]
+    assert sum(sample.records for sample in store.samples(NAME, EPOCH)) == 153
+    assert [(past.kind, past.what) for past in store.past_alerts(NAME, 9)] == [("lag", "it is far behind")]
 
 
 def test_a_run_that_the_old_version_planned_goes_on(golden_store: str) -> None:
@@ -137,13 +157,13 @@ def test_a_new_store_is_the_newest_revision(store: WatermarkStore, store_url: st
         assert compare_metadata(context, schema.metadata) == []
 
 
-@pytest.mark.parametrize("table", ["schema SET version = 7", "alembic_version SET version_num = '0007'"])
+@pytest.mark.parametrize("table", ["schema SET version = 8", "alembic_version SET version_num = '0008'"])
 def test_a_store_of_a_newer_version_is_refused_by_either_number(
     store: WatermarkStore, store_url: str, table: str
 ) -> None:
     with database(store_url) as db:
         db.execute(text(f"UPDATE kafka_replication_{table}"))
-    with pytest.raises(Refused, match="has schema version 7; this version of kafka-replication knows up to"):
+    with pytest.raises(Refused, match="has schema version 8; this version of kafka-replication knows up to"):
         open_store(store_url)
 
 

@@ -77,6 +77,12 @@ def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is
     assert bag.import_errors == {}
 
 
+def test_a_file_that_asks_for_it_has_a_dag_for_repairs(dags_folder: Path) -> None:
+    (dags_folder / "replications" / "mended.yaml").write_text(GOOD.format(name="mended") + "dags: {repair: true}\n")
+    bag = parse(dags_folder)
+    assert [dag for dag in bag.dags if dag.endswith(".repair")] == ["mended.repair"]
+
+
 def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_key(dags_folder: Path) -> None:
     (dags_folder / "replications" / "broken.yaml").write_text(GOOD.format(name="broken") + "shedule: '@hourly'\n")
     (dags_folder / "replications" / "worse.yaml").write_text("name: Worse\n")

@@ -41,10 +41,13 @@ MODULES = {
 CLOUD = {"aws_msk_iam_sasl_signer", "google", "psycopg"}
 BROUGHT = {
     "annotated_types",
+    "fastapi",
+    "jinja2",
     "py4j",
     "pydantic_core",
+    "starlette",
     "typing_extensions",
-}  # by pydantic and pyspark, in the version that these need
+}  # by pydantic, pyspark and Airflow (the page is served by its API server alone), in the version that these need
 # Of this repository's own programs, or needed by a provider.
 NOT_IN_THE_WHEEL = {"httpx", "pandas"}
 

@@ -34,6 +34,7 @@ NO_SECRETS = frozenset(
         "kafka.diagnosis.translate.Asked.settings",
         "ledger.codec._Form.optional",
         "ledger.placement.UnknownPlacement.content",
+        "web.actions.Action.conf",
     }
 )
 

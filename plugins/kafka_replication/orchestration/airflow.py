@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, WATCH_DAG
+from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, WATCH_DAG
 from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import extras
 
@@ -26,6 +26,7 @@ try:
         good_replications,
         raise_import_errors,
     )
+    from kafka_replication.orchestration.repair_dag import build_repair_dag
     from kafka_replication.orchestration.watch_dag import build_watch_dag
 except ModuleNotFoundError as missing:
     raise BadInput(f"the DAGs need a package that is not installed ({missing})", extras.install("airflow")) from missing
@@ -49,6 +50,7 @@ def dags(folder: Path) -> dict[str, DAG]:
         **{f"{each.name}{AUDIT_SUFFIX}": partial(build_audit_dag, each) for each in good if each.dags.audit},
         **{f"{each.name}{BACKFILL_SUFFIX}": partial(build_backfill_dag, each) for each in good if each.dags.backfill},
         **{f"{each.name}{FAILED_SUFFIX}": partial(build_failed_dag, each) for each in good if each.dags.failed},
+        **{f"{each.name}{REPAIR_SUFFIX}": partial(build_repair_dag, each) for each in good if each.dags.repair},
         **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }
     own = get_parsing_context().dag_id  # set as a task starts

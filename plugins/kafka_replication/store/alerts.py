@@ -24,7 +24,7 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 def open_causes(db: Connection, replication: str) -> list[OpenCause]:
     query = select(_table).where(_table.c.replication == replication).order_by(_table.c.kind, _table.c.subject)
-    return [_open_cause(row) for row in db.execute(query) if row.kind in set(Kind)]
+    return [cause for row in db.execute(query) if (cause := cause_of(row))]
 
 
 def update_causes(db: Connection, replication: str, decide: Decide, repeated: Decision | None = None) -> Decision:
@@ -53,7 +53,14 @@ def record_look(db: Connection, replication: str, paused: bool) -> None:
 
 def last_look(db: Connection, replication: str) -> Look | None:
     row = db.execute(select(_table).where(_is(replication, _LOOK))).one_or_none()
-    return Look(from_millis(row.last_seen), bool(json.loads(row.document)["paused"])) if row else None
+    return look_of(row) if row else None
+
+
+def look_of(row: Row[Any]) -> Look | None:
+    """The look that the row remembers; None if it is not one."""
+    if row.kind != _LOOK:
+        return None
+    return Look(from_millis(row.last_seen), bool(json.loads(row.document)["paused"]))
 
 
 def _put_row(db: Connection, replication: str, kind: str, document: dict[str, Any]) -> None:
@@ -85,6 +92,10 @@ def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: S
     """Write the changed rows."""
     stored, kept = {row.key: row for row in before}, {row.key: row for row in after}
     changed = [key for key, row in stored.items() if kept.get(key) != row]
+    over = [row for key, row in stored.items() if key not in kept and row.announced_at]
+    if over:
+        now = connect.clock(db)
+        db.execute(insert(schema.past_alerts), [_past_values(replication, row, now) for row in over])
     for key in changed:
         db.execute(
             delete(_table).where(
@@ -112,5 +123,18 @@ def _values(replication: str, row: OpenCause) -> dict[str, Any]:
     }
 
 
-def _open_cause(row: Row[Any]) -> OpenCause:
-    return _OPEN.validate_json(row.document)
+def _past_values(replication: str, row: OpenCause, now: int) -> dict[str, Any]:
+    return {
+        "replication": replication,
+        "ended_at": now,
+        "kind": row.key.kind.value,
+        "subject": row.key.subject,
+        "since": floor_millis(row.since),
+        "what": row.cause.what,
+        "remedy": row.cause.remedy,
+    }
+
+
+def cause_of(row: Row[Any]) -> OpenCause | None:
+    """The open cause that the row remembers; None if it is not one."""
+    return _OPEN.validate_json(row.document) if row.kind in set(Kind) else None

@@ -26,6 +26,12 @@ def of_replication(db: Connection, replication: str) -> list[FailedRow]:
     return [_row(row) for row in db.execute(query)]
 
 
+def in_states(db: Connection, replication: str, states: Collection[str], limit: int) -> list[FailedRow]:
+    """The first of these, in order."""
+    query = select(_table).where(_table.c.replication == replication, _table.c.state.in_(states))
+    return [_row(row) for row in db.execute(query.order_by(*_table.primary_key.columns).limit(limit))]
+
+
 def record(db: Connection, rows: Collection[FailedRow]) -> None:
     """Insert these rows, or join them with the ones that are there."""
     now = connect.clock(db)

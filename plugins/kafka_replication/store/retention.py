@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, delete, or_, select, tuple_, update
 
-from kafka_replication.store import connect, schema
+from kafka_replication.store import connect, schema, sight
 from kafka_replication.watermarks.failed import OPEN
 
 # With a thousand partitions a batch has 20,000 outcomes, and 20 batches delete the rows of 400 runs.
@@ -23,7 +23,7 @@ def prune(db: Connection, replication: str, older_than: int) -> int:
     now = connect.clock(db)
     _drop_plans(db, replication, now - PLAN_MILLIS)
     before = now - older_than
-    deletions = (_delete_runs, _delete_changes, _delete_decided)
+    deletions = (_delete_runs, _delete_changes, _delete_decided, sight.delete_old)
     return sum(delete_old(db, replication, before) for delete_old in deletions)
 
 

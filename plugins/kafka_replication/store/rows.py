@@ -43,13 +43,14 @@ def run_of(db: Connection, run_id: str) -> RunRecord | None:
     return run_record(row) if row else None
 
 
-def run_record(row: Row[Any]) -> RunRecord:
+def run_record(row: Row[Any], plan: str | None = None) -> RunRecord:
+    """``plan`` stands for a column that was not read."""
     return RunRecord(
         run_id=row.run_id,
         replication=row.replication,
         kind=row.kind,
         state=row.state,
-        plan=row.plan,
+        plan=row.plan if plan is None else plan,
         created_at=from_millis(row.created_at),
         finished_at=None if row.finished_at is None else from_millis(row.finished_at),
         progress=row.progress,

@@ -36,7 +36,7 @@ from kafka_replication.store.connect import FIRST_TABLE
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 6  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 7  # the newest revision in `migrations`, as a number
 FIRST_VERSION: Final = 6  # that a release had
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
@@ -141,6 +141,14 @@ outcomes = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
     Column("verified_at", BigInteger),  # unused
+    Index(
+        "kafka_replication_range_outcomes_partition",
+        "replication",
+        "source_topic",
+        "source_partition",
+        "target_topic",
+        "recorded_at",
+    ),
 )
 
 # The offset of a time in a partition, resolved once: both data intervals that meet there use it.
@@ -188,6 +196,49 @@ failed_records = Table(
     Column("place_offset", BigInteger),
     Column("history", Text, nullable=False),  # JSON of its steps
     Column("updated_at", BigInteger, nullable=False),  # when it was decided about; before, when it was written
+    Index("kafka_replication_failed_records_state", "replication", "state"),
+)
+
+# How each replication stood when somebody looked last. The front page reads all columns but the last one.
+standings = Table(
+    "kafka_replication_standings",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("facts", Text, nullable=False),  # JSON of `Facts`
+    Column("work", Text),  # JSON of `Work`
+    Column("measured_at", BigInteger),
+    Column("partition_count", Integer, nullable=False),
+    Column("lag_records", BigInteger),
+    Column("lag_seconds", Float),
+    Column("partitions", Text),  # JSON of the rows of `status --json`
+)
+
+# Lag and copied records over time. `run_id` is empty but for the minute in which a run ended.
+samples = Table(
+    "kafka_replication_samples",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("span", BigInteger, primary_key=True, autoincrement=False),  # milliseconds
+    Column("at", BigInteger, primary_key=True, autoincrement=False),  # the beginning of the span
+    Column("run_id", String, primary_key=True),
+    Column("lag_records", BigInteger),
+    Column("lag_seconds", Float),
+    Column("records", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+# Causes that somebody was told of, and that are over.
+past_alerts = Table(
+    "kafka_replication_past_alerts",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("ended_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String, primary_key=True),
+    Column("subject", String, primary_key=True),
+    Column("since", BigInteger, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("remedy", Text, nullable=False),
 )
 
 

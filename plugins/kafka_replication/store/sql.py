@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause
+from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
@@ -31,11 +32,13 @@ from kafka_replication.store import (
     rows,
     run_liveness,
     schema,
+    sight,
     watermarks,
 )
 from kafka_replication.store.waiting import Outage
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Work
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import (
     RUN_STATES,
@@ -275,6 +278,35 @@ class SqlStore:
 
     def last_look(self, replication: str) -> Look | None:
         return self._read(lambda db: alerts.last_look(db, replication))
+
+    # What a page shows
+
+    def record_standing(self, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
+        self._write(lambda db: sight.record_standing(db, replication, facts, lag, partitions))
+
+    def record_work(self, replication: str, facts: Facts, work: Work) -> None:
+        self._write(lambda db: sight.record_work(db, replication, facts, work))
+
+    def front(self, names: Collection[str] | None = None) -> list[Seen]:
+        return self._read(lambda db: sight.front(db, names))
+
+    def standing_partitions(self, replication: str) -> list[StatusRow]:
+        return self._read(lambda db: sight.partitions(db, replication))
+
+    def samples(self, replication: str, since: datetime) -> list[Sample]:
+        return self._read(lambda db: sight.samples(db, replication, since))
+
+    def runs_before(self, replication: str, before: int | None, limit: int) -> list[tuple[int, RunRecord]]:
+        return self._read(lambda db: sight.runs(db, replication, before, limit))
+
+    def copied_ranges(self, key: PartitionKey, limit: int) -> list[CopiedRange]:
+        return self._read(lambda db: sight.copied(db, key, limit))
+
+    def failed_page(self, replication: str, states: Collection[str], limit: int) -> list[FailedRow]:
+        return self._read(lambda db: failed.in_states(db, replication, states, limit))
+
+    def past_alerts(self, replication: str, limit: int) -> list[PastAlert]:
+        return self._read(lambda db: sight.past(db, replication, limit))
 
     # Transactions
 

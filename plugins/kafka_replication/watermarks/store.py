@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from kafka_replication.alerting.memory import AlertMemory, Look
+from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Work
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
@@ -128,8 +130,8 @@ class WatermarkStore(AlertMemory, Protocol):
 
         Deletes runs that ended longer ago, or were planned longer ago and never ended, with their plans and outcomes.
         Deletes older changes of watermarks, but never the newest one of a partition, and failed records that were
-        retried or discarded longer ago, but never an open one. Drops the plan of a run that succeeded an hour after its
-        end. A large backlog takes several calls.
+        retried or discarded longer ago, but never an open one; and samples and past alerts. Drops the plan of a run
+        that succeeded an hour after its end. A large backlog takes several calls.
         """
 
     def store_boundaries(
@@ -151,5 +153,35 @@ class WatermarkStore(AlertMemory, Protocol):
 
     def last_look(self, replication: str) -> Look | None:
         """The last look that was recorded."""
+
+    def record_standing(self, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
+        """Store how the replication stands now, in place of the earlier look, and a sample of its ``lag``."""
+
+    def record_work(self, replication: str, facts: Facts, work: Work) -> None:
+        """Store what a run copied that has ended, and a sample of that. A later call for the same run replaces both.
+
+        A run without records is only a sample.
+        """
+
+    def front(self, names: Collection[str] | None = None) -> list[Seen]:
+        """All that is known of these replications, or of all, by name; read in one transaction."""
+
+    def standing_partitions(self, replication: str) -> list[StatusRow]:
+        """The partitions as they stood at the time of the replication's `Standing`."""
+
+    def samples(self, replication: str, since: datetime) -> list[Sample]:
+        """The samples whose span ends after ``since``, oldest first."""
+
+    def runs_before(self, replication: str, before: int | None, limit: int) -> list[tuple[int, RunRecord]]:
+        """The runs before the one with this number (None: all), newest first, each with its number. Without plans."""
+
+    def copied_ranges(self, key: PartitionKey, limit: int) -> list[CopiedRange]:
+        """The newest ranges of one partition that runs worked on, newest first."""
+
+    def failed_page(self, replication: str, states: Collection[str], limit: int) -> list[FailedRow]:
+        """The first failed records of the replication in these states, in order."""
+
+    def past_alerts(self, replication: str, limit: int) -> list[PastAlert]:
+        """The alerts that ended last, newest first."""
 
     def close(self) -> None: ...

@@ -210,6 +210,10 @@ class Dags(Section):
     backfill: bool = Field(default=True, description="The DAG `<name>.backfill`, which copies a range that you name.")
     audit: bool = Field(default=True, description="The DAG `<name>.audit`, which compares both sides again.")
     failed: bool = Field(default=True, description="The DAG `<name>.failed`, for the records that could not be copied.")
+    repair: bool = Field(
+        default=False,
+        description="The DAG `<name>.repair`, which approves a gap or starts a topic again, as the commands do.",
+    )
 
 
 class Timeouts(Section):

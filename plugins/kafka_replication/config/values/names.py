@@ -20,6 +20,7 @@ QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
 AUDIT_SUFFIX = ".audit"
 BACKFILL_SUFFIX = ".backfill"
 FAILED_SUFFIX = ".failed"
+REPAIR_SUFFIX = ".repair"
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
 TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
@@ -52,6 +53,8 @@ def check_replication_name(name: str) -> str:
         raise ValueError(f"must not end in '{AUDIT_SUFFIX}': that is how the audit DAG of a replication is called")
     if name.endswith(FAILED_SUFFIX):
         raise ValueError(f"must not end in '{FAILED_SUFFIX}': that is the name of its DAG for failed records")
+    if name.endswith(REPAIR_SUFFIX):
+        raise ValueError(f"must not end in '{REPAIR_SUFFIX}': that is the name of its DAG for gaps and resets")
     if name == WATCH_DAG:
         raise ValueError(f"must not be '{WATCH_DAG}': that is the DAG that watches all replications")
     return name

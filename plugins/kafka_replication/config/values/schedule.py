@@ -61,6 +61,16 @@ def last_due(text: str | None, before: datetime) -> datetime | None:
     return due
 
 
+def next_due(text: str | None, after: datetime) -> datetime | None:
+    """The first moment after ``after`` at which the schedule is due; None for a schedule without such moments."""
+    from croniter import croniter
+
+    if text is None or text in WITHOUT_INTERVALS:
+        return None
+    due: datetime = croniter(_AIRFLOW_PRESETS.get(text, text), after).get_next(datetime)
+    return due
+
+
 def _why(text: str, error: Exception) -> str:
     """Name the first field that croniter refuses when all other fields are ``*``, with its allowed values."""
     from croniter import croniter

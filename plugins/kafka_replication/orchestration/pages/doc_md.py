@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_replication.config import Replication
-from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX
+from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX
 
 
 def doc_md(replication: Replication) -> str:
@@ -42,6 +42,7 @@ def _besides(replication: Replication) -> str:
             if dags.failed
             else []
         ),
+        *([f"`{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again"] if dags.repair else []),
     ]
     dry = "" if replication.progress == "interval" else "**Dry run** in the form of Trigger shows what would be copied."
     return " ".join([*([dry] if dry else []), *([f"Beside this DAG: {'; '.join(beside)}."] if beside else [])])

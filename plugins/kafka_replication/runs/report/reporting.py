@@ -10,6 +10,7 @@ from kafka_replication.ledger.view import LedgerView, weakest
 from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.overview.rows import facts_of
 from kafka_replication.planning import gaps
 from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.plan import Plan
@@ -18,7 +19,8 @@ from kafka_replication.reporting.arithmetic import Evidence, NotDone, account
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.replicate.failed_records import note
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.watermarks.values import RangeOutcome
+from kafka_replication.watermarks.sight import Work
+from kafka_replication.watermarks.values import RangeOutcome, RunRecord
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +116,21 @@ def _store(run: LeasedRun, document: RunReport) -> None:
         for line in document.ranges
     ]
     run.store.record_outcomes(outcomes)
-    run.store.finish_run(run.run_id, document.outcome)
+    ended = run.store.finish_run(run.run_id, document.outcome)
     try:
+        run.store.record_work(run.replication.name, facts_of(run.replication), _work(ended, document))
         run.store.prune(run.replication.name, run.replication.retention.history)
     except ReplicationError as problem:  # this run is finished; the next one deletes old rows
         log.warning("%s: old rows of the store were not deleted: %s", run.replication.name, problem)
+
+
+def _work(ended: RunRecord, document: RunReport) -> Work:
+    """The records and bytes that the run copied, and the time from its plan to its end."""
+    at = ended.finished_at or ended.created_at
+    return Work(
+        run_id=ended.run_id,
+        records=sum(line.copied for line in document.ranges),
+        bytes=sum(line.bytes for line in document.ranges),
+        seconds=(at - ended.created_at).total_seconds(),
+        at=at,
+    )

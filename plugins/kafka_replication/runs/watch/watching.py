@@ -24,6 +24,7 @@ from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Stalled, Unreachable
+from kafka_replication.overview.rows import facts_of
 from kafka_replication.reporting.causes import (
     BACKFILL,
     Life,
@@ -37,11 +38,13 @@ from kafka_replication.reporting.causes import (
     partition_causes,
     run_causes,
 )
+from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import open_run
 from kafka_replication.runs.watch.of_clusters import losses_without_target, problem_of_clusters, reach
 from kafka_replication.runtime import background
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.watermarks.sight import lag_of
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
 
@@ -172,13 +175,24 @@ class Watcher:
             reach(run)
             causes += ledger_causes(self.replication, run.clusters.ledger.obstacle())
             judged.add(Kind.LEDGER)
-            causes += partition_causes(self.replication, standing(run))
+            rows = standing(run)
+            self._record(store, rows)
+            causes += partition_causes(self.replication, rows)
             judged |= _OF_CLUSTERS
         except ReplicationError as problem:
             causes += problem_of_clusters(self.replication, problem)
             causes += losses_without_target(run, problem)
             judged.add(Kind.CLUSTER)
         return causes, frozenset(judged)
+
+    def _record(self, store: WatermarkStore, rows: Sequence[PartitionStatus]) -> None:
+        """Store what was seen. Only a page misses it if that fails."""
+        documents = [row.as_json() for row in rows]
+        own = [row for row in documents if row["target_topic"] == self.replication.target_topic(row["topic"])]
+        try:
+            store.record_standing(self.replication.name, facts_of(self.replication), lag_of(own), documents)
+        except ReplicationError as problem:
+            log.warning("%s: what was seen could not be stored: %s", self.replication.name, problem)
 
     def _watched_by_airflow(self, store: WatermarkStore) -> bool:
         """True if Airflow's watch has looked within `RECENTLY`. It knows more about runs: two opinions would open and

@@ -1,0 +1,211 @@
+"""Serves the pages of `kafka_replication.web` inside Airflow's API server.
+
+Airflow does not ask who calls the app of a plugin. So every page here asks Airflow who it is (401), and which DAGs this
+person may see (403). Nothing here changes anything: an action is a request of the browser to Airflow's own interface.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any, Final
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.orchestration.connecting.store_url import store
+from kafka_replication.orchestration.plugin import PREFIX
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.web import pages
+from kafka_replication.web.actions import SUFFIXES
+from kafka_replication.web.pages import Choices, Reader
+from kafka_replication.web.site import Site, replication_of, store_run_id
+
+log = logging.getLogger(__name__)
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
+    " form-action 'self'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+MOST: Final = 200  # characters of a search
+Q = Annotated[str, Query(max_length=MOST)]
+Page = Annotated[int, Query(ge=1, le=1_000_000)]
+Before = Annotated[int | None, Query(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whoever Airflow says it is, with the DAGs that this person may see."""
+
+    user: Any
+    readable: frozenset[str]
+
+    def check(self, name: str) -> str:
+        """The name of a replication whose DAG this person may see. Raises HTTPException (403) for any other."""
+        if name not in self.readable:
+            raise HTTPException(403, f"You may not see {name}, or Airflow has no DAG of this name.")
+        return name
+
+    def may_trigger(self, dag_id: str) -> bool:
+        return dag_id in self.readable and bool(
+            get_auth_manager().is_authorized_dag(
+                method="POST",
+                access_entity=DagAccessEntity.RUN,
+                details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+                user=self.user,
+            )
+        )
+
+
+def person(user: GetUserDep) -> Person:
+    """Raises HTTPException (401) for somebody who has not logged in."""
+    return Person(user, frozenset(get_auth_manager().get_authorized_dag_ids(user=user, method="GET")))
+
+
+Who = Annotated[Person, Depends(person)]
+
+
+def site(request: Request) -> Site:
+    base = str(request.scope.get("root_path", PREFIX)).rstrip("/")
+    return Site(base, base.removesuffix(PREFIX))
+
+
+At = Annotated[Site, Depends(site)]
+
+
+@cache
+def _store() -> WatermarkStore:
+    """Holds no connection between two calls."""
+    return store()
+
+
+def reader(at: At) -> Reader:
+    return Reader(store=_store(), site=at, now=datetime.now(UTC))
+
+
+Read = Annotated[Reader, Depends(reader)]
+
+
+def actor(name: str, who: Who, at: At) -> Reader:
+    """A reader of one replication, with what this person may start. Raises HTTPException (403)."""
+    dag_ids = [who.check(name), *(f"{name}{suffix}" for suffix in SUFFIXES)]
+    allowed = frozenset(filter(who.may_trigger, dag_ids))
+    return Reader(store=_store(), site=at, now=datetime.now(UTC), allowed=allowed, off=_switched_off(allowed))
+
+
+def _switched_off(dag_ids: frozenset[str]) -> frozenset[str]:
+    with create_session() as session:
+        return frozenset(dag_id for dag_id in dag_ids if (dag := session.get(DagModel, dag_id)) and dag.is_paused)
+
+
+Act = Annotated[Reader, Depends(actor)]
+
+
+def front(request: Request, who: Who, read: Read, q: Q = "", page: Page = 1) -> str:
+    part = request.headers.get("HX-Request") == "true" and "HX-History-Restore-Request" not in request.headers
+    return pages.front(read, who.readable.__contains__, q, page, part=part)
+
+
+def replication(name: str, act: Act, period: Q = "day", q: Q = "", partitions: Page = 1, before: Before = None) -> str:
+    return pages.replication(act, name, Choices(period=period, q=q, partitions=partitions, before=before))
+
+
+def live(name: str, who: Who, read: Read) -> str:
+    return pages.live(read, who.check(name))
+
+
+def partitions(name: str, who: Who, read: Read, q: Q = "", page: Page = 1) -> str:
+    return pages.partitions(read, who.check(name), q, page)
+
+
+def runs(name: str, who: Who, read: Read, before: Before = None) -> str:
+    return pages.runs(read, who.check(name), before)
+
+
+def partition(name: str, act: Act, topic: Q, partition: Annotated[int, Query(ge=0)], target: Q) -> str:
+    return pages.partition(act, PartitionKey(name, TopicPartition(topic, partition), target))
+
+
+def run(name: str, who: Who, read: Read, run_id: Annotated[str, Query(max_length=1000)]) -> str:
+    return pages.run(read, who.check(name), run_id)
+
+
+PAGES: Final[dict[str, Callable[..., str]]] = {
+    "/": front,
+    "/replications/{name}": replication,
+    "/replications/{name}/live": live,
+    "/replications/{name}/partitions": partitions,
+    "/replications/{name}/runs": runs,
+    "/replications/{name}/partition": partition,
+    "/replications/{name}/run": run,
+}
+
+
+def tab_of_dag(dag_id: str, who: Who, at: At) -> RedirectResponse:
+    """The tab of a DAG: the page of its replication."""
+    return RedirectResponse(at.replication(who.check(replication_of(dag_id))))
+
+
+def tab_of_run(dag_id: str, dag_run_id: str, who: Who, read: Read, at: At) -> RedirectResponse:
+    """The tab of a DAG run: the page of its run; that of the replication while it has no plan."""
+    name, run_id = who.check(replication_of(dag_id)), store_run_id(dag_id, dag_run_id)
+    known = read.store.run(run_id)
+    return RedirectResponse(at.ranges(name, run_id) if known else at.replication(name))
+
+
+async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    answer = await call_next(request)
+    for name, value in HEADERS.items():
+        if name != "Cache-Control" or "/static/" not in request.url.path:
+            answer.headers[name] = value
+    return answer
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """401, 403 and 404 as pages for people."""
+    assert isinstance(error, StarletteHTTPException)
+    remedies = {
+        401: "Log in to Airflow, then open this page again.",
+        403: "Ask whoever gives rights in Airflow for the right to read the DAG.",
+    }
+    text = pages.problem(site(request), error.status_code, str(error.detail), remedies.get(error.status_code, ""))
+    return HTMLResponse(text, error.status_code, headers=error.headers)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """Answer 404 for a thing that the store does not know, and 503 if the store does not answer."""
+    assert isinstance(error, ReplicationError)
+    status = 404 if isinstance(error, BadInput) else 503
+    if status == 503:
+        log.warning("a page could not be shown: %s", error)
+    return HTMLResponse(pages.problem(site(request), status, error.what, error.remedy), status)
+
+
+@cache
+def app() -> FastAPI:
+    """The app, made when Airflow's API server gets its first request for a page."""
+    made = FastAPI(title="Kafka replication", docs_url=None, redoc_url=None, openapi_url=None)
+    for path, page in PAGES.items():
+        made.add_api_route(path, page, response_class=HTMLResponse)
+    made.add_api_route("/of/{dag_id}", tab_of_dag)
+    made.add_api_route("/of/{dag_id}/{dag_run_id}", tab_of_run)
+    made.mount("/static", StaticFiles(directory=pages.STATIC))  # no data, so that nobody has to log in for it
+    made.middleware("http")(_with_headers)
+    made.add_exception_handler(StarletteHTTPException, _refused)
+    made.add_exception_handler(ReplicationError, _failed)
+    return made

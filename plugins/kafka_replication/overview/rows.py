@@ -1,0 +1,214 @@
+"""One row for each replication: where it stands, in one word, and what a person has to do. Reads the store only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from kafka_replication.alerting.values import Kind, OpenCause
+from kafka_replication.config import Replication
+from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX
+from kafka_replication.config.values.schedule import next_due
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.watermarks.sight import UNKNOWN, Facts, Lag, Seen, Work
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import RunRecord
+
+OLD: Final = timedelta(minutes=10)  # Airflow's watch looks every minute
+BACKFILL: Final = "backfill"  # the kind of its runs
+_LATE: Final = frozenset({Kind.LAG, Kind.MISSED, Kind.RETENTION})
+
+
+class State(StrEnum):
+    """The state in one word, in the order in which a replication needs a person."""
+
+    FAILING = "failing"  # an alert is open, or the newest run failed
+    LATE = "late"  # behind its limit, a run was missed, or the source will soon drop what is not copied
+    WAITING = "waiting"  # records were set aside and wait for a decision
+    UNSEEN = "unseen"  # nobody has looked for ten minutes
+    RUNNING = "running"
+    BEHIND = "behind"  # the next run copies what is new
+    PAUSED = "paused"
+    IN_SYNC = "in sync"
+
+    @property
+    def rank(self) -> int:
+        return list(State).index(self)
+
+    @property
+    def needs_person(self) -> bool:
+        return self in (State.FAILING, State.LATE, State.WAITING, State.UNSEEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A run at work. ``at`` is the time of its progress; both are None until it has begun to copy."""
+
+    run_id: str
+    kind: str
+    progress: Progress | None
+    at: datetime | None
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Running:
+        progress = Progress.from_json(record.progress) if record.progress else None
+        at = datetime.fromisoformat(json.loads(record.progress)["at"]) if progress and record.progress else None
+        return cls(run_id=record.run_id, kind=record.kind, progress=progress, at=at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One replication. ``lag`` and ``partitions`` were measured at ``measured_at``, ``work`` at its own time.
+
+    ``what``, ``remedy`` and ``since`` are of the worst open alert; empty if there is none. ``next_run`` is None for
+    runs by hand, and while the schedule is switched off.
+    """
+
+    replication: str
+    state: State
+    facts: Facts | None = None
+    lag: Lag = UNKNOWN
+    partitions: int = 0
+    measured_at: datetime | None = None
+    last_verified: datetime | None = None  # when a watermark moved last
+    work: Work | None = None
+    what: str = ""
+    remedy: str = ""
+    since: datetime | None = None
+    causes: tuple[OpenCause, ...] = ()  # the open alerts, the worst first
+    undecided: int = 0  # records that were set aside and wait for a decision
+    running: tuple[Running, ...] = ()
+    newest: RunRecord | None = None
+    next_run: datetime | None = None
+    paused: bool = False
+
+    @property
+    def source(self) -> str:
+        return self.facts.source if self.facts else ""
+
+    @property
+    def target(self) -> str:
+        return self.facts.target if self.facts else ""
+
+    def is_found_by(self, words: str) -> bool:
+        """True if each of these words is a part of the name, the route, the state or a topic."""
+        topics = self.facts.topics if self.facts else ()
+        text = " ".join((self.replication, self.source, self.target, self.state, *topics)).lower()
+        return all(word in text for word in words.lower().split())
+
+
+def facts_of(replication: Replication) -> Facts:
+    """The parts of the replication's file that a page shows."""
+    dags = replication.dags
+    asked = {
+        AUDIT_SUFFIX: dags.audit,
+        BACKFILL_SUFFIX: dags.backfill,
+        FAILED_SUFFIX: dags.failed,
+        REPAIR_SUFFIX: dags.repair,
+    }
+    return Facts(
+        source=replication.source.connection,
+        target=replication.target.connection,
+        schedule=replication.schedule,
+        topics=tuple(replication.topics.include),
+        by_interval=replication.progress == "interval",
+        dags=tuple(suffix for suffix, there in asked.items() if there),
+    )
+
+
+def rows(store: WatermarkStore, now: datetime, names: Collection[str] | None = None) -> list[Row]:
+    """The rows of these replications, or of all that the store knows; first those that need a person.
+
+    Raises Unreachable, Refused.
+    """
+    return in_order(row_of(seen, now) for seen in store.front(names))
+
+
+def in_order(found: Iterable[Row]) -> list[Row]:
+    """First what needs a person; within one state the largest lag."""
+    return sorted(found, key=lambda row: (row.state.rank, -(row.lag.seconds or 0.0), row.replication))
+
+
+def row_of(seen: Seen, now: datetime) -> Row:
+    """The row of one replication at ``now``."""
+    standing, facts = seen.standing, seen.standing.facts
+    causes = tuple(sorted((cause for cause in seen.causes if _is_told(cause)), key=lambda cause: cause.key.kind.rank))
+    paused = seen.look is not None and seen.look.paused
+    worst = causes[0] if causes else None
+    what, remedy, since = "", "", None
+    if worst is not None:
+        what, remedy, since = worst.cause.what, worst.cause.remedy, worst.since
+    elif seen.newest is not None and has_failed(seen.newest):
+        what = f"run {seen.newest.run_id} {state_of(seen.newest, seen.at_work)}"
+        remedy, since = "its ranges below name the reason; then run again: only what is left is repeated", _ended(seen)
+    return Row(
+        replication=standing.replication,
+        state=_state(seen, causes, now),
+        facts=facts,
+        lag=standing.lag,
+        partitions=standing.partitions,
+        measured_at=standing.at,
+        last_verified=seen.last_verified,
+        work=standing.work,
+        what=what,
+        remedy=remedy,
+        since=since,
+        causes=causes,
+        undecided=seen.undecided,
+        running=tuple(Running.of(record) for record in seen.at_work),
+        newest=seen.newest,
+        next_run=None if paused or facts is None else next_due(facts.schedule, now),
+        paused=paused,
+    )
+
+
+def has_failed(run: RunRecord) -> bool:
+    """True if the run failed or died. Not for a backfill, which need not be repeated: an alert says what matters."""
+    ended_badly = run.state in ("failed", "died") or (run.state == "planned" and not run.alive)
+    return ended_badly and run.kind != BACKFILL
+
+
+def state_of(run: RunRecord, at_work: Collection[RunRecord] = ()) -> str:
+    """The state of a run for people. One that is planned is ``running``, ``expected`` (before its next task) or
+    ``died``.
+    """
+    if run.state != "planned":
+        return run.state
+    if run.run_id in {other.run_id for other in at_work}:
+        return "running"
+    return "expected" if run.alive else "died"
+
+
+def is_old(measured_at: datetime | None, now: datetime) -> bool:
+    """True for a number of a look that should have been renewed since."""
+    return measured_at is None or now - measured_at > OLD
+
+
+def _ended(seen: Seen) -> datetime | None:
+    return None if seen.newest is None else seen.newest.finished_at or seen.newest.created_at
+
+
+def _is_told(cause: OpenCause) -> bool:
+    """True if somebody was told of the cause, and it is not over."""
+    return bool(cause.announced_at or cause.claimed_until) and cause.over_at is None
+
+
+def _state(seen: Seen, causes: Collection[OpenCause], now: datetime) -> State:
+    kinds = {cause.key.kind for cause in causes}
+    if kinds - _LATE - {Kind.QUARANTINED} or (seen.newest and has_failed(seen.newest)):
+        return State.FAILING
+    if kinds & _LATE:
+        return State.LATE
+    if kinds:
+        return State.WAITING
+    if seen.at_work:
+        return State.RUNNING
+    if is_old(seen.standing.at, now) or seen.standing.lag.records is None:
+        return State.UNSEEN
+    if seen.look is not None and seen.look.paused:
+        return State.PAUSED
+    return State.BEHIND if seen.standing.lag.records else State.IN_SYNC

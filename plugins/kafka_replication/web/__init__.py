@@ -1,0 +1,4 @@
+"""Pages as HTML, from values: Jinja2's templates, plots and maps as SVG. Knows no server and no Airflow.
+
+Nothing comes from another host: htmx lies in `static`, with its licence, as its npm package has it.
+"""

@@ -1,0 +1,422 @@
+"""The page in Airflow's real API server: who may see what, what it shows of a real store, and what its actions start."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from kafka_replication.alerting.decide import decide
+from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
+from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import now
+from kafka_replication.orchestration.plugin import PREFIX
+from kafka_replication.runtime.failpoints import VARIABLE
+from kafka_replication.store import open_store
+from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
+from stack.ports import LOOPBACK, free_ports
+from tests.e2e.airflow_home import REPOSITORY, SECRET, Airflow
+from tests.e2e.auth_of_one_dag import ONLY
+from tests.support import browser as browsers
+from tests.support.browser import Browser
+from tests.support.clusters import Brokers
+from tests.support.scenario import Cluster, numbered
+from tests.support.waiting import wait_until
+
+ONE, TWO = (f"page-{number}-{uuid4().hex[:6]}" for number in ("one", "two"))
+PARTITIONS, RECORDS = 2, 300
+PASSWORD = "correct-horse"
+REMEDY = "give it more partitions"
+# NAME stands for a replication: the names of tests must be the same in all processes.
+TABS = ["of/NAME", "of/NAME/manual__1"]
+PAGES = ["", *(f"replications/NAME{part}" for part in ("", "/live", "/partitions", "/runs", "/run?run_id=x"))]
+PAGES.append("replications/NAME/partition?topic=NAME&partition=0&target=NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Airflow's API server on the store of the other tests, with two replications that it knows."""
+
+    url: str
+    airflow: Airflow
+
+    def token(self, user: str) -> str:
+        login = {"username": user, "password": PASSWORD}
+        return str(httpx.post(f"{self.url}/auth/token", json=login, trust_env=False).json()["access_token"])
+
+    def as_user(self, user: str | None) -> httpx.Client:
+        """What a browser of this user sends: the cookie of the login; of nobody, if the user is None."""
+        cookies = {"_token": self.token(user)} if user else {}
+        return httpx.Client(base_url=self.url, cookies=cookies, timeout=60, trust_env=False)
+
+    def page(self, path: str, user: str | None = "admin") -> httpx.Response:
+        with self.as_user(user) as client:
+            return client.get(f"{PREFIX}/{path}", follow_redirects=True)
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """While it exists, workers that copy halt inside their third chunk."""
+    return tmp_path_factory.mktemp("gate") / "gate"
+
+
+@pytest.fixture(scope="module")
+def server(airflow: Airflow, source_cluster: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    source = Cluster(source_cluster.bootstrap)
+    for name in (ONE, TWO):
+        source.create(name, PARTITIONS)
+        for partition in range(PARTITIONS):
+            source.produce(name, numbered(RECORDS), partition)
+    airflow.replicate(ONE, ONE, chunk=100)
+    airflow.replicate(TWO, TWO, "dags:\n  repair: true\n")
+    fill(airflow)
+    folder = tmp_path_factory.mktemp("server")
+    users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user"}
+    passwords = folder / "passwords.json"
+    passwords.write_text(json.dumps(dict.fromkeys(users, PASSWORD)))
+    [port] = free_ports(1)
+    url = f"http://{LOOPBACK}:{port}"
+    environment = airflow.environment | {
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.e2e.auth_of_one_dag.AuthOfOneDag",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in users.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        "AIRFLOW__API__BASE_URL": url,
+        "PYTHONPATH": os.pathsep.join([airflow.environment["PYTHONPATH"], str(REPOSITORY)]),
+    }
+    line = [sys.executable, "-m", "airflow"]
+    subprocess.run([*line, "dags", "reserialize"], env=environment, check=True, capture_output=True)
+    with (folder / "api-server.log").open("w") as log:
+        command = [*line, "api-server", "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _is_healthy(url) or process.poll() is not None)
+        assert process.poll() is None, (folder / "api-server.log").read_text()[-3000:]
+        yield Server(url, airflow)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/api/v2/monitor/health", trust_env=False).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def fill(airflow: Airflow) -> None:
+    """The first replication copied and was looked at. The second one has an alert and two failed records."""
+    file = airflow.folder / "dags" / "replications" / f"{ONE}.yaml"
+    done = airflow.command(file)
+    said = done.communicate()[1]
+    assert done.returncode == 0, said[-3000:]
+    look(airflow, ONE)
+    key = PartitionKey(TWO, TopicPartition(TWO, 1), TWO)
+    cause = Cause(key=CauseKey(Kind.LAG, TWO), what=f"{TWO}-1 is 9 <b>offsets</b> behind", remedy=REMEDY)
+    record = FailedRecord(
+        offset=7, kind="too_large", reason="it is too large", error="KR-1", size=1, key_digest="", digest="ab"
+    )
+    rows = [
+        FailedRow(
+            key=key,
+            generation=1,
+            record=replace(record, offset=offset),
+            history=(Step(now(), QUARANTINED, "run-1"),),
+        )
+        for offset in (7, 9)
+    ]
+    with closing(open_store(airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
+        store.start_run("cli-1", TWO, "live", "{}")
+        store.finish_run("cli-1", "done")
+        store.record_failed(rows)
+        store.update_causes(TWO, lambda open_, now: decide(open_, Observation(causes=(cause,)), now))
+        [told] = store.update_causes(TWO, lambda open_, now: decide(open_, Observation(causes=(cause,)), now)).open
+        assert told.claimed_until
+
+
+def look(airflow: Airflow, name: str) -> None:
+    file = airflow.folder / "dags" / "replications" / f"{name}.yaml"
+    line = [sys.executable, "-m", "kafka_replication.cli", "watch", str(file), "--once"]
+    subprocess.run(line, env=airflow.environment, check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("path", [*PAGES, *TABS])
+def test_nobody_sees_anything_without_a_login(server: Server, path: str) -> None:
+    answer = server.page(path.replace("NAME", ONE), None)
+    assert answer.status_code == 401
+    assert ONE not in answer.text
+    assert "Log in to Airflow" in answer.text
+
+
+@pytest.mark.parametrize("path", [*PAGES[1:], *TABS])
+def test_nobody_sees_a_replication_whose_dag_is_hidden(server: Server, path: str) -> None:
+    assert server.page(path.replace("NAME", TWO), f"{ONLY}{ONE}").status_code == 403
+    assert server.page(path.replace("NAME", ONE), f"{ONLY}{ONE}").status_code in (200, 404)  # a run that is not known
+
+
+def test_rows_of_hidden_dags_are_not_there(server: Server) -> None:
+    everything, some = server.page(""), server.page("", f"{ONLY}{ONE}")
+    assert everything.status_code == some.status_code == 200
+    assert ONE in everything.text and TWO in everything.text
+    assert ONE in some.text
+    assert TWO not in some.text
+    assert TWO not in server.page(f"?q={TWO}", f"{ONLY}{ONE}").text.replace(f'value="{TWO}"', "").replace(
+        f"q={TWO}", ""
+    )
+
+
+def test_what_needs_a_person_comes_first_with_its_remedy(server: Server) -> None:
+    text = server.page("").text
+    assert text.index(f">{TWO}<") < text.index(f">{ONE}<")
+    assert REMEDY in text
+    assert "&lt;b&gt;offsets" in text  # what a cluster said is never markup
+
+
+def test_the_page_shows_what_was_copied_and_says_when_that_was_measured(server: Server) -> None:
+    text = " ".join(re.sub(r"<[^>]+>", " ", server.page(f"replications/{ONE}").text).split())
+    for words in ("kafka_source → kafka_target", "in sync", f"{PARTITIONS * RECORDS} records", "measured", "by digest"):
+        assert words in text, words
+    [run_id] = set(re.findall(r"cli-[\w-]+", server.page(f"replications/{ONE}/runs").text)) or {""}
+    assert f"[0, {RECORDS})" in server.page(f"replications/{ONE}/run?run_id={quote(run_id)}").text
+    place = server.page(f"replications/{ONE}/partition?topic={ONE}&partition=1&target={ONE}").text
+    assert '<rect class="verified"' in place
+    assert run_id in place
+
+
+def test_the_tabs_of_a_dag_and_of_its_run_lead_to_the_replication(server: Server) -> None:
+    for dag_id in (ONE, f"{ONE}.backfill"):
+        assert server.page(f"of/{dag_id}").url.path.endswith(f"/replications/{ONE}")
+    assert server.page(f"of/{ONE}/manual__1").url.path.endswith(f"/replications/{ONE}")
+    assert server.page("of/replications.watch").status_code == 404
+
+
+def test_only_those_who_may_trigger_a_dag_are_offered_its_actions(server: Server) -> None:
+    assert "data-dag" in server.page(f"replications/{TWO}").text
+    assert "data-dag" not in server.page(f"replications/{TWO}", "viewer").text
+
+
+def test_no_page_names_another_host_or_a_secret_or_lets_a_script_of_one_in(server: Server) -> None:
+    for path in PAGES:
+        answer = server.page(path.replace("NAME", ONE))
+        text = answer.text
+        assert not re.findall(r"""(?:src|href|action|hx-\w+)=["'](?:https?:)?//""", text), path
+        assert SECRET not in text
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["cache-control"] == "no-store"
+        assert not re.findall(r"<script(?![^>]*src=)|\son\w+=|style=", text), path
+
+
+def test_no_page_changes_anything(server: Server) -> None:
+    with server.as_user("admin") as client:
+        for path in PAGES:
+            assert client.post(f"{PREFIX}/{path}").status_code == 405
+
+
+def test_odd_requests_are_refused_by_name(server: Server) -> None:
+    for path in (
+        "?page=0",
+        "?page=x",
+        f"?q={'x' * 201}",
+        f"replications/{ONE}/partition?topic=t&partition=-1&target=t",
+    ):
+        assert server.page(path).status_code == 422
+    assert server.page("?page=999999").status_code == 200
+    assert server.page(f"replications/{ONE}/run?run_id=none").status_code == 404
+    assert server.page("nowhere").status_code == 404
+
+
+needs_a_browser = pytest.mark.skipif(browsers.MISSING is not None, reason=str(browsers.MISSING))
+
+
+@pytest.fixture(scope="module")
+def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsers.started(tmp_path_factory.mktemp("browser")) as window:
+        window.size(1280, 900)
+        log_in(window, server, "admin")
+        yield window
+
+
+def log_in(window: Browser, server: Server, user: str) -> None:
+    """As the login page of Airflow leaves the browser."""
+    window.open(f"{server.url}/auth/login")
+    cookie = {"name": "_token", "value": server.token(user), "path": "/"}
+    window.do("POST", "cookie", {"cookie": cookie})
+
+
+def open_page(window: Browser, server: Server, path: str = "") -> None:
+    """The page in its frame in Airflow's own page, as a person opens it there."""
+    window.leave()
+    window.open(f"{server.url}/plugin/replications{PREFIX}/{path}" if path else f"{server.url}/plugin/replications")
+    window.enter("iframe")
+
+
+def runs_of(server: Server, dag_id: str) -> list[dict[str, Any]]:
+    with server.as_user("admin") as client:
+        return list(client.get(f"/api/v2/dags/{dag_id}/dagRuns").json()["dag_runs"])
+
+
+@needs_a_browser
+def test_a_browser_shows_the_page_within_airflow_and_asks_no_other_host(browser: Browser, server: Server) -> None:
+    browser.open(server.url)
+    browser.click('a[href$="/plugin/replications"]')  # the first of the clicks that docs/page.md counts
+    browser.enter("iframe")
+    browser.wait_for(TWO)
+    browser.requested()
+    browser.complaints()
+    browser.click(f'a[href$="{TWO}"]')
+    browser.wait_for("Over time")
+    browser.leave()
+    browser.open(f"{server.url}{PREFIX}/replications/{TWO}")
+    browser.wait_for("Over time")
+    hosts = {urlsplit(url).netloc for url in browser.requested() if url.startswith("http")}
+    assert hosts == {urlsplit(server.url).netloc}
+    assert [line for line in browser.complaints() if PREFIX in line] == []
+
+
+@needs_a_browser
+@pytest.mark.parametrize(
+    ("action", "suffix", "conf"),
+    [
+        ("run", "", {}),
+        ("dry-run", "", {"dry_run": True}),
+        ("backfill", ".backfill", {"topics": [TWO], "from": "5", "dry_run": True}),
+        ("audit", ".audit", {"topic": TWO, "partition": 1}),
+        (
+            "approve-gap",
+            ".repair",
+            {"action": "approve-gap", "topic": TWO, "partition": 1, "from": 5, "until": 7, "reason": "an outage"},
+        ),
+        ("reset", ".repair", {"action": "reset", "topic": TWO, "confirm": TWO}),
+    ],
+)
+def test_an_action_becomes_a_dag_run_of_this_person(
+    browser: Browser, server: Server, action: str, suffix: str, conf: dict[str, Any]
+) -> None:
+    dag_id = f"{TWO}{suffix}"
+    before = len(runs_of(server, dag_id))
+    open_page(browser, server, f"replications/{TWO}")
+    form = f"#action-{action} form"
+    browser.click(f"#action-{action} summary")
+    for name, value in conf.items():
+        if name not in ("dry_run", "action"):
+            browser.type(f'{form} [name="{name}"]', ",".join(value) if isinstance(value, list) else str(value))
+    browser.click(f"{form} button")
+    wait_until(lambda: len(runs_of(server, dag_id)) == before + 1, 60)
+    [newest] = sorted(runs_of(server, dag_id), key=lambda run: str(run["run_after"]))[-1:]
+    assert newest["conf"] == conf
+    assert newest["triggering_user_name"] == "admin"
+    browser.leave()
+    wait_until(lambda: f"/dags/{dag_id}/runs/" in browser.url, 60)
+    with server.as_user("admin") as client:
+        logged = client.get("/api/v2/eventLogs", params={"dag_id": dag_id, "event": "trigger_dag_run"}).json()
+        assert [each["owner"] for each in logged["event_logs"]] == ["admin"] * logged["total_entries"] != []
+        client.patch(f"/api/v2/dags/{dag_id}/dagRuns/{newest['dag_run_id']}", json={"state": "failed"})
+
+
+@needs_a_browser
+def test_a_failed_record_is_retried_by_one_click_and_a_hand_dag_that_is_off_is_switched_on(
+    browser: Browser, server: Server
+) -> None:
+    open_page(browser, server, f"replications/{TWO}")
+    browser.click("#failed ~ div form.inline button")
+    wait_until(lambda: bool(runs_of(server, f"{TWO}.failed")), 60)
+    [run] = runs_of(server, f"{TWO}.failed")
+    assert run["conf"] == {"action": "retry", "topic": TWO, "partition": 1, "from": 7, "until": 8}
+    with server.as_user("admin") as client:
+        assert client.get(f"/api/v2/dags/{TWO}.failed").json()["is_paused"] is False
+        assert client.get(f"/api/v2/dags/{TWO}").json()["is_paused"] is True  # its schedule is its owner's
+
+
+@needs_a_browser
+def test_what_airflow_refuses_is_said_beside_the_button(browser: Browser, server: Server) -> None:
+    open_page(browser, server, f"replications/{TWO}")
+    browser.click("#action-audit summary")
+    browser.type('#action-audit [name="partition"]', "99999999999")
+    browser.click("#action-audit button")
+    browser.wait_for("Airflow answers 400", "#action-audit output")
+
+
+@needs_a_browser
+def test_a_range_that_is_dragged_over_on_the_map_goes_into_the_form(browser: Browser, server: Server) -> None:
+    open_page(browser, server, f"replications/{ONE}/partition?topic={ONE}&partition=0&target={ONE}")
+    browser.drag("svg.map", 0.3, 0.8)
+    from_, until = (
+        int(browser.run(f"return document.querySelector('[name={name}]').value")) for name in ("from", "until")
+    )
+    assert 0 < from_ < until < RECORDS
+
+
+@needs_a_browser
+def test_a_run_at_work_shows_its_progress_as_it_goes(
+    browser: Browser, server: Server, gated: Path, source_cluster: Brokers
+) -> None:
+    source = Cluster(source_cluster.bootstrap)
+    for partition in range(PARTITIONS):
+        source.produce(ONE, numbered(RECORDS), partition)
+    gated.touch()
+    waiting = Airflow(server.airflow.folder, {**server.airflow.environment, VARIABLE: f"P1:3={gated}"})
+    file = server.airflow.folder / "dags" / "replications" / f"{ONE}.yaml"
+    open_page(browser, server, f"replications/{ONE}")
+    copying = waiting.command(file)
+    try:
+        browser.wait_for("ranges done", "#live")
+        browser.wait_for("running", "#live")
+    finally:
+        gated.unlink()
+        copying.communicate()
+    wait_until(lambda: not browser.all("#live progress"), 60)
+    assert copying.returncode == 0
+
+
+@needs_a_browser
+def test_the_page_follows_airflows_theme_and_fits_a_narrow_window(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
+    pictures = Path(os.environ.get("PAGE_PICTURES") or tmp_path)
+    for theme in ("light", "dark"):
+        browser.leave()
+        browser.prefer(theme)
+        browser.open(f"{server.url}/plugin/replications")
+        browser.run("localStorage.setItem('theme', arguments[0])", theme)
+        for width in (1280, 400):
+            browser.size(width, 900)
+            partition = f"replications/{ONE}/partition?topic={ONE}&partition=0&target={ONE}"
+            for name, path in (("front", ""), ("replication", f"replications/{ONE}"), ("partition", partition)):
+                open_page(browser, server, path)
+                browser.wait_for(ONE)
+                wait_until(lambda: browser.run("return document.documentElement.dataset.theme") == theme, 30)  # noqa: B023
+                beyond = browser.run(
+                    "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                )
+                assert beyond <= 0, f"{name} is wider than its window of {width}"
+                browser.leave()
+                browser.screenshot(pictures / f"{name}-{theme}-{width}.png")
+    browser.size(1280, 900)
+
+
+@needs_a_browser
+def test_everything_can_be_reached_with_the_keyboard(browser: Browser, server: Server) -> None:
+    browser.leave()
+    browser.open(f"{server.url}{PREFIX}/replications/{TWO}")
+    browser.wait_for("Over time")
+    reached = set[str]()
+    for _ in range(80):
+        browser.press("\ue004")  # Tab
+        reached.add(str(browser.run("return document.activeElement.innerText || document.activeElement.name")).strip())
+    for wanted in ("Skip to content", "Run now", "Dry run", "Backfill", "Retry", "Replications"):
+        assert wanted in reached, wanted

@@ -1,0 +1,177 @@
+"""Plots and maps as drawings, numbers as words, and the files that a page brings with it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+from xml.etree import ElementTree
+
+import pytest
+
+from kafka_replication.documents import StatusRow
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.overview.rows import Row, State
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, Sample, Span
+from kafka_replication.watermarks.values import RangeOutcome
+from kafka_replication.web import actions, plots, words
+from kafka_replication.web.pages import AT_ONCE, FOLDER, STATIC, paged
+from kafka_replication.web.plots import BUCKETS, PERIODS, Plot, points
+from kafka_replication.web.range_map import RangeMap, judged
+from kafka_replication.web.site import Site, replication_of
+
+NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
+HTMX = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"  # dist/htmx.min.js of htmx.org 2.0.11
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "orders")
+SITE = Site("/airflow/kafka-replication", "/airflow")
+
+
+def sample(ago: timedelta, records: int = 0, lag: int | None = None, span: Span = Span.MINUTE) -> Sample:
+    return Sample(at=NOW - ago, span=span, lag=Lag(lag), records=records)
+
+
+def seen(samples: list[Sample], period: str = "day", *, added: bool = False) -> list[float]:
+    value: plots.Value = (lambda one: one.records) if added else (lambda one: one.lag.records)
+    return [point.value for point in points(samples, value, period, NOW, added=added) if point.value is not None]
+
+
+def test_sums_are_added_and_lags_are_not() -> None:
+    near = [sample(timedelta(minutes=1), 2, 5), sample(timedelta(minutes=2), 3, 9)]
+    assert seen(near, added=True) == [5]
+    assert seen(near) == [9]
+    assert seen([sample(timedelta(days=3), 2, 5)]) == []  # before the period
+    assert seen([sample(timedelta(minutes=1), 2, None)]) == []  # nobody looked
+
+
+def test_a_long_sample_fills_its_time_but_its_records_count_once() -> None:
+    hour = [sample(timedelta(hours=2), 7, 4, Span.HOUR)]
+    assert seen(hour) == [4] * 8  # of eight minutes each
+    assert seen(hour, added=True) == [7]
+    day = [sample(timedelta(hours=30), 7, 4, Span.DAY)]
+    assert set(seen(day)) == {4}
+    assert len(seen(day)) == BUCKETS * 3 // 4  # what lies within the period
+
+
+def drawing(samples: list[Sample], *, bars: bool = False) -> ElementTree.Element:
+    value: plots.Value = (lambda one: one.records) if bars else (lambda one: one.lag.records)
+    found = points(samples, value, "day", NOW, added=bars)
+    plot = Plot(title="A & B", period="day", until=NOW, points=found, form=words.short, bars=bars)
+    return ElementTree.fromstring(plot.svg())
+
+
+def test_a_plot_is_a_picture_with_a_name_and_a_break_where_nobody_looked() -> None:
+    two = [sample(timedelta(hours=hours, minutes=minutes), 1, 10) for hours in (2, 9) for minutes in (0, 8, 16)]
+    svg = drawing(two)
+    assert svg.attrib["role"] == "img"
+    assert svg.attrib["aria-label"] == "A & B: now 10, highest 10"
+    assert len(svg.findall("polyline")) == 2
+    assert len(drawing(two, bars=True).findall("rect")) == 6
+    assert drawing([]).attrib["aria-label"] == "A & B: nothing measured"
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_nothing_is_drawn_beyond_the_edges(period: str) -> None:
+    samples = [sample(timedelta(days=days), days, days, Span.DAY) for days in range(400)]
+    plot = Plot(
+        title="t",
+        period=period,
+        until=NOW,
+        points=points(samples, lambda one: one.lag.records, period, NOW, added=False),
+        form=words.short,
+    )
+    for line in ElementTree.fromstring(plot.svg()).findall("polyline"):
+        for place in line.attrib["points"].split():
+            x, y = map(float, place.split(","))
+            assert plots.LEFT <= x <= plots.WIDTH
+            assert plots.TOP <= y <= plots.HEIGHT - plots.BOTTOM
+
+
+def outcome(from_: int, until: int, kind: str = "live", **values: Any) -> CopiedRange:
+    given: dict[str, Any] = {"level": "digest", **values}
+    return CopiedRange(RangeOutcome(run_id="run-1", key=KEY, range=OffsetRange(from_, until), **given), kind)
+
+
+def test_a_range_says_how_it_was_verified() -> None:
+    assert judged(outcome(0, 1)) == ("verified", "verified by digest")
+    assert judged(outcome(0, 1, level="")) == ("copied", "copied; the run has not reported it yet")
+    assert judged(outcome(0, 1, level="none"))[0] == "copied"
+    assert judged(outcome(0, 1, error="lost")) == ("failed", "failed: lost")
+
+
+def test_the_map_has_runs_backfills_and_gaps_in_lanes_of_their_own() -> None:
+    gap = {"from": 60, "until": 80, "approved_by": "<Ann>", "time": "2026", "reason": "an outage"}
+    row = cast(StatusRow, {"gaps": [gap], "log_start": 0, "watermark": 90, "source_end": 100})
+    newest_first = [outcome(80, 90, error="no"), outcome(10, 20, "backfill"), outcome(0, 60)]
+    drawn = RangeMap.of(newest_first, row)
+    assert [(mark.lane, mark.from_, mark.until, mark.kind) for mark in drawn.marks] == [
+        ("runs", 0, 60, "verified"),
+        ("backfills", 10, 20, "verified"),
+        ("runs", 80, 90, "failed"),
+        ("gaps", 60, 80, "gap"),
+    ]
+    svg = ElementTree.fromstring(drawn.svg())
+    assert (svg.attrib["data-from"], svg.attrib["data-until"]) == ("0", "100")
+    assert any("given up by <Ann>" in (title.text or "") for title in svg.iter("title"))
+    assert RangeMap.of([], None).marks == ()
+    assert ElementTree.fromstring(RangeMap.of([], None).svg()).attrib["data-until"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"), [(1, (1, 3, AT_ONCE)), (3, (3, 3, 1)), (0, (1, 3, AT_ONCE)), (9, (3, 3, 1))]
+)
+def test_the_nearest_page_is_shown(page: int, shown: tuple[int, int, int]) -> None:
+    number, pages, found = paged(range(2 * AT_ONCE + 1), page)
+    assert (number, pages, len(found)) == shown
+
+
+def test_numbers_as_words() -> None:
+    assert words.count(None) == words.NOT_KNOWN == words.span(None)
+    assert (words.count(12345), words.short(1_234_000), words.short(999)) == ("12,345", "1.2 M", "999")
+    assert (words.span(0), words.span(60), words.span(3 * 86_400)) == ("0 s", "60 s", "3.0 days")
+    assert words.ago(NOW - timedelta(seconds=50), NOW) == "50 s ago"
+    assert words.ago(NOW + timedelta(minutes=5), NOW) == "in 5 min"
+    assert words.clock(NOW) == "2026-05-04 12:00:00 UTC"
+
+
+ROW = Row(replication="orders", state=State.IN_SYNC, facts=Facts(source="a", target="b"))
+
+
+def test_an_action_is_offered_only_for_a_dag_that_may_be_triggered() -> None:
+    assert actions.actions(ROW, ()) == [] == actions.failed_records(ROW, ("orders",))
+    assert [each.name for each in actions.actions(ROW, {"orders"})] == ["run", "dry-run"]
+    assert [each.name for each in actions.actions(ROW, {"orders.audit", "orders.backfill"})] == ["backfill", "audit"]
+    intervals = Row(replication="orders", state=State.IN_SYNC, facts=Facts(source="a", target="b", by_interval=True))
+    assert actions.actions(intervals, {"orders"}) == []  # Airflow names the interval
+
+
+def test_a_schedule_is_switched_on_by_a_person_only() -> None:
+    [run, _] = actions.actions(ROW, {"orders"})
+    off = run.switched_off()
+    assert not off.unpause
+    assert [(field.name, field.kind, field.value) for field in off.fields] == [("unpause", "unpause", "")]
+    [audit] = actions.actions(ROW, {"orders.audit"})
+    assert audit.switched_off().unpause
+
+
+def test_addresses_escape_what_stands_in_them() -> None:
+    assert SITE.replication("a/b") == "/airflow/kafka-replication/replications/a%2Fb"
+    assert SITE.run("a", "airflow-a-manual__1+2") == "/airflow/dags/a/runs/manual__1%2B2"
+    assert SITE.run("a", "airflow-a.backfill-x") == "/airflow/dags/a.backfill/runs/x"
+    assert SITE.run("a", "cli-1") is None
+    assert [replication_of(dag) for dag in ("a", "a.audit", "a.failed", "a.backfill")] == ["a"] * 4
+
+
+def test_htmx_is_the_file_of_its_package_and_has_its_licence_beside_it() -> None:
+    assert hashlib.sha256((STATIC / "htmx.min.js").read_bytes()).hexdigest() == HTMX
+    assert (STATIC / "htmx.LICENSE").read_text().startswith("Zero-Clause BSD")
+
+
+@pytest.mark.parametrize("file", sorted([*FOLDER.glob("templates/*.html"), *FOLDER.glob("static/page.*")]), ids=str)
+def test_no_file_of_ours_names_another_host_or_has_a_script_or_style_within(file: Path) -> None:
+    text = file.read_text()
+    assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+    if file.suffix == ".html":
+        assert not re.findall(r"<script(?![^>]*src=)|<style|\sstyle=|\son[a-z]+=", text)
