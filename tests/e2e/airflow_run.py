@@ -36,8 +36,10 @@ def run(request: Request) -> dict[str, Any]:
     when = {"logical_date": datetime.fromisoformat(date)} if date else {}
     dag_id = request["dag_id"]
     done = runpy.run_path(request["dag_file"])[dag_id].test(run_conf=request["conf"], **when)
+    from airflow.models.asset import AssetEvent
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
+    from sqlalchemy import select
 
     returned = {}
     with create_session() as session:
@@ -46,8 +48,10 @@ def run(request: Request) -> dict[str, Any]:
                 XComModel.get_many(key="return_value", run_id=done.run_id, dag_ids=dag_id, task_ids=name)
             ).first()
             returned[name] = XComModel.deserialize_value(found) if found else None
+        events = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == done.run_id))
+        updated = {event.asset.uri: event.extra for event in events if event.source_dag_id == dag_id}
     tasks = {each.task_id: str(each.state) for each in done.get_task_instances()}
-    return {"state": str(done.state), "tasks": tasks, **returned}
+    return {"state": str(done.state), "tasks": tasks, "assets": updated, **returned}
 
 
 @contextmanager

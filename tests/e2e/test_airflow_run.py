@@ -43,6 +43,10 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Bro
     ] * 3
     assert values(target_cluster) == values(source_cluster)
     assert airflow.watermarks("af-e2e") == dict.fromkeys(range(PARTITIONS), RECORDS)
+    updated = first["assets"].pop(f"kafka://kafka_target/{TOPIC}")
+    assert first["assets"] == {}
+    assert (updated["records"], updated["run_id"]) == (PARTITIONS * RECORDS, first["report"]["run_id"])
+    assert [(part["until"], part["watermark"]) for part in updated["partitions"]] == [(RECORDS, RECORDS)] * PARTITIONS
     assert SECRET not in log
     files = [
         file for file in airflow.folder.rglob("*") if file.is_file()
@@ -53,6 +57,7 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Bro
 
     second, log = airflow.run("af-e2e")
     assert (second["state"], second["tasks"], second["report"]["outcome"]) == ("success", ALL_DONE, "nothing_to_do")
+    assert second["assets"] == {}, "nothing was verified"
     assert "spark-submit" not in log
     assert len(values(target_cluster)) == PARTITIONS * RECORDS
 
@@ -125,6 +130,7 @@ def test_a_failed_run_tells_once_what_failed_and_the_remedy(
         assert producer.flush(30) == 0
     run, log = airflow.run("af-e2e-refused")
     assert (run["state"], run["tasks"]["plan"], run["tasks"]["report"]) == ("failed", "success", "failed")
+    assert run["assets"] == {}
     [[_, run_id, text]] = airflow.alerts()
     assert text.startswith(f"replication af-e2e-refused failed: run {run_id}, task report\n1 of 1 ranges failed")
     for words in ("partition", "already holds records", "remedy: ", "clear 'replicate' with its downstream tasks"):

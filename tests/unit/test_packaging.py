@@ -32,6 +32,7 @@ EXTRAS = {name: [Requirement(each) for each in texts] for name, texts in PROJECT
 WHEEL = [*map(Requirement, PROJECT["dependencies"]), *(each for extra in EXTRAS.values() for each in extra)]
 # Distributions whose module has another name.
 MODULES = {
+    "prometheus-client": "prometheus_client",
     "apache-airflow": "airflow",
     "pyyaml": "yaml",
     "confluent-kafka": "confluent_kafka",

@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "run": (documents.RunDocument,),
     "backfill": (documents.RunDocument, documents.BackfillPlanDocument),
     "status": (documents.StatusDocument,),
+    "overview": (documents.OverviewDocument,),
     "verify": (documents.VerifyDocument,),
     "audit": (documents.AuditDocument,),
     "ledger": (documents.LedgerDocument, documents.RebuiltDocument, documents.RepairDocument),

@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kafka_replication import documents
+from kafka_replication.cli import exporter as cli_exporter
 from kafka_replication.cli import failed as cli_failed
+from kafka_replication.cli import folder as cli_folder
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import notifiers, stores, terminal_progress
 from kafka_replication.cli import watch as cli_watch
@@ -44,7 +47,15 @@ app = typer.Typer(cls=InOrder, no_args_is_help=True, add_completion=False, prett
 cli_gaps.add_to(app)
 cli_failed.add_to(app)
 cli_watch.add_to(app)
+cli_folder.add_to(app)
+cli_exporter.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
+FileOrFolder = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE|FOLDER]", help="The replication's YAML file, or a folder of them.", show_default=False
+    ),
+]
 Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]
 
 
@@ -216,15 +227,20 @@ def backfill(
 
 @app.command()
 def status(
-    file: File,
+    file: FileOrFolder = None,
     as_json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 s, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help=cli_folder.WATCH_HELP)] = False,
 ) -> None:
     """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
 
+    Without a file, or for a folder: one line for each replication, as `overview`.
     The exit code is 1 if a cluster does not answer, or if a partition is refused, does not answer, is beyond
     alerts.lag, or is unverified for longer than alerts.unverified_after.
     """
+
+    if file is None or file.is_dir():
+        cli_folder.show(file, as_json=as_json, watch=watch)
+        return
 
     def action(run: Run) -> tuple[Any, str, int]:
         from kafka_replication.reporting.causes import problems

@@ -9,6 +9,7 @@ pairs. Times are RFC 3339 in UTC, sizes bytes, durations seconds. ``error`` and 
 from __future__ import annotations
 
 from kafka_replication.documents.common import FailureDocument, FindingRow, GapRow, PartitionRow
+from kafka_replication.documents.overview import OverviewDocument, OverviewRow
 from kafka_replication.documents.records import (
     ApprovedDocument,
     AuditDocument,
@@ -93,6 +94,8 @@ __all__ = [
     "LedgerRow",
     "OpenCauseRow",
     "Outcome",
+    "OverviewDocument",
+    "OverviewRow",
     "PartitionPlanRow",
     "PartitionRow",
     "PlaceRow",

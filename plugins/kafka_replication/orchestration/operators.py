@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration import assets, task_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -106,12 +106,12 @@ class PlanOperator(StepOperator):
 
 
 class ReportOperator(StepOperator):
-    """Reports every range, releases the lease, and fails if a range failed. ``done_by`` is the id of the task that
-    copied and verified.
+    """Reports every range, releases the lease, and fails if a range failed. Else the topics that were verified are
+    updated as assets. ``done_by`` is the id of the task that copied and verified.
     """
 
     def __init__(self, *, done_by: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(outlets=[assets.alias_of(kwargs["replication"])], **kwargs)
         self.done_by = done_by
 
     def execute(self, context: Context) -> None:
@@ -122,11 +122,13 @@ class ReportOperator(StepOperator):
         with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
             told = context["ti"].xcom_pull(task_ids=self.done_by, key=NOT_DONE)
             report = steps.report(run, task_run.planned(run), steps.NotDone.from_json(told))
+            verified = steps.verified_now(run, report)
         context["ti"].xcom_push("return_value", report.as_json())
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
         if report.failed:
             raise AirflowFailException(_summary(report))
+        assets.announce(context, self.replication, report, verified)
 
 
 def _summary(report: RunReport) -> str:

@@ -10,6 +10,7 @@ from kafka_replication.runs.plan.previewing import check_functions, preview
 from kafka_replication.runs.replicate.advancing import advance
 from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.replicate.replicating import Replicated, replicate, verify
+from kafka_replication.runs.report.announcing import verified_now
 from kafka_replication.runs.report.reporting import report
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "preview",
     "replicate",
     "report",
+    "verified_now",
     "verify",
 ]

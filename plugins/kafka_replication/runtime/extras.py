@@ -12,6 +12,7 @@ EXTRAS: Final = {
     "alerts": ("apprise",),
     "opensearch": ("opensearchpy",),
     "hbase": ("thriftpy2",),
+    "metrics": ("prometheus_client",),
 }
 
 
