@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.spark_submit import ReplicateOperator
@@ -34,7 +35,8 @@ def test_the_tasks_of_a_dag_run(scene: Scenario, readings: Readings, monkeypatch
             task: Any = dag.get_task(name)
             ti = SimpleNamespace(task_id=name, try_number=1, xcom_push=lambda *_: None, xcom_pull=lambda **_: [])
             params = {"topics": None, "until": None, "dry_run": False}
-            task.execute({"params": params, "ti": ti, "dag": dag, "run_id": run_id})
+            events = OutletEventAccessors()
+            task.execute({"params": params, "ti": ti, "dag": dag, "run_id": run_id, "outlet_events": events})
             found[name] = dict(readings)
         return found
 

@@ -121,8 +121,9 @@ class ReportOperator(StepOperator):
 
         with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
             told = context["ti"].xcom_pull(task_ids=self.done_by, key=NOT_DONE)
-            report = steps.report(run, task_run.planned(run), steps.NotDone.from_json(told))
-            verified = steps.verified_now(run, report)
+            plan = task_run.planned(run)
+            report = steps.report(run, plan, steps.NotDone.from_json(told))
+            verified = steps.verified_now(run, plan, report)
         context["ti"].xcom_push("return_value", report.as_json())
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())

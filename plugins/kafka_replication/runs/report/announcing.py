@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.verified_topics import VerifiedTopic, verified_topics
 from kafka_replication.runs.run import LeasedRun
@@ -14,7 +15,7 @@ ENDED_BADLY: Final = frozenset({"failed", DIED})
 MOST: Final = 50  # runs that are looked through for those that failed since the last good one
 
 
-def verified_now(run: LeasedRun, report: RunReport) -> list[VerifiedTopic]:
+def verified_now(run: LeasedRun, plan: Plan, report: RunReport) -> list[VerifiedTopic]:
     """The topics that this run has verified, with what failed runs of its kind have verified just before it, and could
     not announce. None if a range of this run failed.
 
@@ -31,10 +32,9 @@ def verified_now(run: LeasedRun, report: RunReport) -> list[VerifiedTopic]:
             before.append(record)
         elif record.finished_at is not None:
             break
-    plan = run.stored_plan()
     return verified_topics(
         report,
         [outcome for record in reversed(before) for outcome in run.store.outcomes(record.run_id)],
         died={record.run_id for record in before if record.state == DIED},
-        planned={planned.key.target_topic for planned in plan.partitions} if plan else (),
+        planned={planned.key.target_topic for planned in plan.partitions},
     )
