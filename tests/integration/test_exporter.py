@@ -84,7 +84,7 @@ def exporting(folder: Path, url: str, *options: str, **environment: str) -> Iter
         assert program.poll() is None
         yield port
     finally:
-        program.send_signal(signal.SIGINT)
+        program.send_signal(signal.SIGTERM)
         program.communicate()
 
 
