@@ -53,9 +53,7 @@ def act(
             document, text, code = action(run)
     except ReplicationError as e:
         stopping.leave_if_asked()
-        if as_json:
-            typer.echo(json.dumps(failure(e)))
-        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else "") + f"\nsee: {e.see}", err=True)
+        show_failure(e, as_json)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None
@@ -65,6 +63,14 @@ def act(
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     stopping.leave_if_asked()
     raise typer.Exit(code)
+
+
+def show_failure(error: ReplicationError, as_json: bool) -> None:
+    """Print the error, its remedy and where to read on, on stderr; with ``as_json`` its document on stdout, too."""
+    if as_json:
+        typer.echo(json.dumps(failure(error)))
+    remedy = f"\nremedy: {error.remedy}" if error.remedy else ""
+    typer.echo(f"error: {error.what}{remedy}\nsee: {error.see}", err=True)
 
 
 def failure(error: ReplicationError) -> documents.FailureDocument:

@@ -13,7 +13,7 @@ import typer
 
 from kafka_replication import documents
 from kafka_replication.cli import terminal_progress
-from kafka_replication.cli.command_frame import Json, failure
+from kafka_replication.cli.command_frame import Json, show_failure
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_all
@@ -102,10 +102,7 @@ def show(folder: Path | None, *, as_json: bool, watch: bool) -> None:
             document, text, code = _look(selection, store)
     except ReplicationError as error:
         stopping.leave_if_asked()
-        if as_json:
-            typer.echo(json.dumps(failure(error)))
-        remedy = f"\nremedy: {error.remedy}" if error.remedy else ""
-        typer.echo(f"error: {error.what}{remedy}\nsee: {error.see}", err=True)
+        show_failure(error, as_json)
         raise typer.Exit(error.exit_code) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     stopping.leave_if_asked()

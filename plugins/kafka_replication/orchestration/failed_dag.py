@@ -103,32 +103,24 @@ def _params() -> dict[str, Param]:
     """The fields of the form. Their values are examples, not an enum: an enum's empty choice is shown as null, and
     Airflow answers a wrong value with the schema. `action_of` and `Asked` read them.
     """
-
-    def number(title: str, highest: int, description: str) -> Param:
-        return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
-
-    def text(title: str, description: str, *values: str) -> Param:
-        some: dict[str, Any] = {"examples": list(values)} if values else {}
-        return Param(None, type=["null", "string"], title=title, description=description, **some)
-
     return {
-        "action": text(
+        "action": form.text_field(
             "Action",
             "What to do: list, show, retry or discard; empty means list. A retry copies the records again once the"
             " cause is gone, behind everything that is on the target: newer records then lie before them. A discard"
             " gives them up.",
             *Action,
         ),
-        "topic": text("Topic", "Only of this source topic; empty means all."),
-        "partition": number("Partition", 2**31 - 1, "Only of this partition; empty means all."),
-        "from": number("From", MAX_OFFSET, "Only from this source offset on."),
-        "until": number("Until", MAX_OFFSET, "Only before this source offset."),
-        "kind": text(
+        "topic": form.text_field("Topic", "Only of this source topic; empty means all."),
+        "partition": form.number_field("Partition", 2**31 - 1, "Only of this partition; empty means all."),
+        "from": form.number_field("From", MAX_OFFSET, "Only from this source offset on."),
+        "until": form.number_field("Until", MAX_OFFSET, "Only before this source offset."),
+        "kind": form.text_field(
             "Kind",
             f"Only records that failed for this reason: {', '.join(FailureKind)}; empty means all.",
             *FailureKind,
         ),
-        "state": text(
+        "state": form.text_field(
             "State",
             "Only records in this state; empty means records still waiting for a decision, any means all.",
             *STATES,
@@ -140,9 +132,9 @@ def _params() -> dict[str, Param]:
             title="All",
             description="Retry or discard all records; needed if no filter above is set.",
         ),
-        "by": text(
+        "by": form.text_field(
             "Who",
             "Who decides on a retry or discard, for the history of the records; empty means you, as Airflow knows you.",
         ),
-        "reason": text("Why", "The reason for a retry or discard, for the history of the records."),
+        "reason": form.text_field("Why", "The reason for a retry or discard, for the history of the records."),
     }

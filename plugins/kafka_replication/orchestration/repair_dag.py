@@ -129,25 +129,18 @@ def build_repair_dag(replication: Replication) -> DAG:
 
 
 def _params() -> dict[str, Param]:
-    def number(title: str, highest: int, description: str) -> Param:
-        return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
-
-    def text(title: str, description: str, *values: str) -> Param:
-        some: dict[str, Any] = {"examples": list(values)} if values else {}
-        return Param(None, type=["null", "string"], title=title, description=description, **some)
-
     return {
-        "action": text(
+        "action": form.text_field(
             "Action",
             "Approve-gap gives up exactly the lost source offsets; reset starts a topic again that was re-created.",
             *Repair,
         ),
-        "topic": text("Topic", "The source topic."),
-        "partition": number("Partition", 2**31 - 1, "Its partition, for a gap."),
-        "from": number("From", MAX_OFFSET, "The first lost offset, for a gap."),
-        "until": number("Until", MAX_OFFSET, "The first offset after the gap."),
-        "reason": text("Why", "Why the loss is accepted. Reports show it from then on."),
-        "by": text("Who", "Who approves; empty means you, as Airflow knows you."),
-        "target_topic": text("Target topic", "For a gap in what a backfill copied to another topic."),
-        "confirm": text("Confirm", "For a reset: the topic's name again."),
+        "topic": form.text_field("Topic", "The source topic."),
+        "partition": form.number_field("Partition", 2**31 - 1, "Its partition, for a gap."),
+        "from": form.number_field("From", MAX_OFFSET, "The first lost offset, for a gap."),
+        "until": form.number_field("Until", MAX_OFFSET, "The first offset after the gap."),
+        "reason": form.text_field("Why", "Why the loss is accepted. Reports show it from then on."),
+        "by": form.text_field("Who", "Who approves; empty means you, as Airflow knows you."),
+        "target_topic": form.text_field("Target topic", "For a gap in what a backfill copied to another topic."),
+        "confirm": form.text_field("Confirm", "For a reset: the topic's name again."),
     }

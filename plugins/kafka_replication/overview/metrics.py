@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from kafka_replication.overview.rows import Row, State, rows
@@ -106,10 +106,10 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Collector:
-    """All metrics, read from the store at each scrape. Without a ``tally`` there are no counters."""
+    """All metrics, read from the store at each scrape."""
 
     open_store: Callable[[], WatermarkStore]
-    tally: Tally | None = None
+    tally: Tally
     by_topic: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)  # two scrapes at once count a run once
 
@@ -126,16 +126,10 @@ class Collector:
                 yield from _of_rows(found)
                 if self.by_topic:
                     yield _topics(store, found)
-                if self.tally is not None:
-                    self.tally.add(store, [row.replication for row in found])
-                    yield from _counters(self.tally)
+                self.tally.add(store, [row.replication for row in found])
+                yield from _counters(self.tally)
         finally:
             store.close()
-
-
-def text(open_store: Callable[[], WatermarkStore], *, by_topic: bool = False) -> bytes:
-    """The gauges in Prometheus' text format. Raises Unreachable, Refused."""
-    return generate_latest(registry(Collector(open_store, by_topic=by_topic)))
 
 
 def registry(collector: Collector) -> CollectorRegistry:

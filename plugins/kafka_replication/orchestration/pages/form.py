@@ -17,6 +17,17 @@ from kafka_replication.config.values.names import is_pattern
 POINT = "An offset, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z"
 
 
+def number_field(title: str, highest: int, description: str) -> Param:
+    """A whole number from 0 to ``highest``."""
+    return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
+
+
+def text_field(title: str, description: str, *values: str) -> Param:
+    """A text, for which the form offers ``values``."""
+    some: dict[str, Any] = {"examples": list(values)} if values else {}
+    return Param(None, type=["null", "string"], title=title, description=description, **some)
+
+
 def topics(replication: Replication) -> Param:
     """Offers the topics to choose from if the file names each of them."""
     names = replication.topics.include

@@ -121,7 +121,11 @@ def _store(run: LeasedRun, document: RunReport) -> None:
         run.store.record_work(run.replication.name, facts_of(run.replication), _work(ended, document))
         run.store.prune(run.replication.name, run.replication.retention.history)
     except ReplicationError as problem:  # this run is finished; the next one deletes old rows
-        log.warning("%s: old rows of the store were not deleted: %s", run.replication.name, problem)
+        log.warning(
+            "%s: what the page shows of this run was not stored, or old rows of the store were not deleted: %s",
+            run.replication.name,
+            problem,
+        )
 
 
 def _work(ended: RunRecord, document: RunReport) -> Work:
