@@ -12,9 +12,9 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.live import own, plan
+from kafka_replication.planning.partitions.starts import starts_to_write
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.planning.starts import starts_to_write
 
 IDS = Ids("SRC", "s-orders", "t-orders")
 RESET = "kafka-replication reset orders-dr.yaml --topic orders --confirm orders --target-topic orders"

@@ -15,8 +15,8 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.losses import Limit, SourceLoss
 from kafka_replication.planning.plan import PartitionPlan, State
+from kafka_replication.planning.retention.losses import Limit, SourceLoss
 from kafka_replication.reporting.causes import (
     BACKFILL,
     Life,

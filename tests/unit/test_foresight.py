@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import from_millis, to_text
-from kafka_replication.planning import foresight
-from kafka_replication.planning.foresight import Waiting, seconds_until_loss, size_loss, source_loss, target_loss
-from kafka_replication.planning.losses import SourceLoss, findings
+from kafka_replication.planning.retention import foresight
+from kafka_replication.planning.retention.foresight import (
+    Waiting,
+    seconds_until_loss,
+    size_loss,
+    source_loss,
+    target_loss,
+)
+from kafka_replication.planning.retention.losses import SourceLoss, findings
 from kafka_replication.planning.snapshot import Snapshot, TopicDefaults
 from kafka_replication.watermarks.values import Watermark
 from tests.support.planning import Case, key, position, replication, source, topic, verified

@@ -13,8 +13,8 @@ from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning import gaps
 from kafka_replication.planning.live import plan
+from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.arithmetic import copied_in

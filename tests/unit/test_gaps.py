@@ -10,7 +10,7 @@ from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning import gaps
+from kafka_replication.planning.partitions import gaps
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")

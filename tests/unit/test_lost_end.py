@@ -24,7 +24,7 @@ from kafka_replication.planning.lost_end import (
     taken_back_since,
 )
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.target_retention import nothing_removed
+from kafka_replication.planning.retention.target_retention import nothing_removed
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s", "t")

@@ -28,8 +28,8 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.planning.backfill.recopy import is_gone, is_gone_in_part
+from kafka_replication.planning.retention.target_retention import RemovalEvidence, Retention, may_be_gone, removed
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
-from kafka_replication.planning.target_retention import RemovalEvidence, Retention, may_be_gone, removed
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.target_reading import TargetReading
 from kafka_replication.sinks.port import Record

@@ -14,7 +14,7 @@ from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Ve
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.engine_choice import chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.gaps import listed
+from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.arithmetic import Copied, Evidence, NotAdvanced, account, copied_in
 from kafka_replication.reporting.report import RunReport

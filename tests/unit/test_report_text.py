@@ -10,7 +10,7 @@ import pytest
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.engine_choice import chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.gaps import listed
+from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.engines import engine_rows
 from kafka_replication.reporting.report import RangeReport, RunReport, plan_as_json, plan_summary, plan_table

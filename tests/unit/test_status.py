@@ -12,10 +12,10 @@ from kafka_replication.ledger.entries import Gap, Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.live import plan, without_source
-from kafka_replication.planning.losses import Limit, SourceLoss
+from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.retention.losses import Limit, SourceLoss
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, status, status_table
 

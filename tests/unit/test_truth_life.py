@@ -26,8 +26,14 @@ from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.lost_end import NotProven, take_back
 from kafka_replication.planning.plan import PartitionPlan, State
+from kafka_replication.planning.retention.target_retention import (
+    RemovalEvidence,
+    Retention,
+    expected_end,
+    may_be_gone,
+    removed,
+)
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.planning.target_retention import RemovalEvidence, Retention, expected_end, may_be_gone, removed
 from kafka_replication.runs.repair.repair import proven
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")

@@ -50,7 +50,7 @@ def approve_gap(
     """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        from kafka_replication.planning.gaps import ApprovedGap
+        from kafka_replication.planning.partitions.gaps import ApprovedGap
         from kafka_replication.runs.repair import approval
 
         wanted = approval.Approval(

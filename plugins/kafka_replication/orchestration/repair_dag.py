@@ -43,7 +43,7 @@ class RepairOperator(StepOperator):
             return self._approve(run, approval_of(params, context["dag_run"]))
 
     def _approve(self, run: Run, approval: Approval) -> dict[str, Any]:
-        from kafka_replication.planning.gaps import ApprovedGap
+        from kafka_replication.planning.partitions.gaps import ApprovedGap
         from kafka_replication.runs.leasing import leased, topic_scope
         from kafka_replication.runs.repair import approval as approving
 

@@ -17,12 +17,13 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.targets import LATEST
-from kafka_replication.planning import gaps, partitioning_changes, refusals, target_retention
 from kafka_replication.planning.checks import preflight
+from kafka_replication.planning.partitions import gaps, partitioning_changes, refusals
+from kafka_replication.planning.partitions.refusals import Refusal
+from kafka_replication.planning.partitions.starts import is_for, start_of
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.refusals import Refusal
+from kafka_replication.planning.retention import target_retention
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
-from kafka_replication.planning.starts import is_for, start_of
 
 
 def plan(

@@ -18,7 +18,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.backfill.recopy import without
 from kafka_replication.planning.plan import Plan
-from kafka_replication.planning.target_retention import nothing_removed
+from kafka_replication.planning.retention.target_retention import nothing_removed
 
 
 class NotProven(Exception):

@@ -10,8 +10,9 @@ from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning import refusals, target_retention
+from kafka_replication.planning.partitions import refusals
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.retention import target_retention
 from kafka_replication.reporting.report import RangeReport
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.verification.verify import VerifyResult

@@ -13,7 +13,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
-from kafka_replication.planning.gaps import ApprovedGap
+from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.findings import Findings, Stretch
 from kafka_replication.verification.matching import Difference, Kind, join_moved

@@ -13,8 +13,8 @@ from kafka_replication.config import Replication
 from kafka_replication.config.values.schedule import last_due
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.times import duration, to_text
-from kafka_replication.planning.losses import by_topic, others
 from kafka_replication.planning.plan import State
+from kafka_replication.planning.retention.losses import by_topic, others
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord

@@ -12,9 +12,9 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.gaps import ApprovedGap
+from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.target_retention import removal_text
+from kafka_replication.planning.retention.target_retention import removal_text
 from kafka_replication.reporting.engines import engine_lines, engine_rows
 from kafka_replication.reporting.table import amount, table
 

@@ -14,12 +14,12 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis, to_text
 from kafka_replication.planning.checks.preflight import withheld_by_open_transaction
-from kafka_replication.planning.gaps import ApprovedGap, listed
-from kafka_replication.planning.losses import SourceLoss, findings
+from kafka_replication.planning.partitions.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.retention.losses import SourceLoss, findings
+from kafka_replication.planning.retention.target_retention import missed_text, removal_text
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 from kafka_replication.planning.stored import store_finding, unknown_to_store
-from kafka_replication.planning.target_retention import missed_text, removal_text
 from kafka_replication.reporting.table import table
 from kafka_replication.watermarks.values import Watermark
 

@@ -22,9 +22,9 @@ from kafka_replication.model.errors import AttemptsExhausted, Fenced
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import own
+from kafka_replication.planning.partitions.starts import unresolved
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.planning.starts import unresolved
 from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters

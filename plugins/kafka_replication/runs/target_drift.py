@@ -19,8 +19,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
-from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.planning.target_retention import (
+from kafka_replication.planning.retention.target_retention import (
     RemovalEvidence,
     Retention,
     expected_end,
@@ -28,6 +27,7 @@ from kafka_replication.planning.target_retention import (
     offsets_on,
     removed,
 )
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.clusters import Clusters
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, Point, check_order
 from kafka_replication.planning.live import Planner, as_compared, own
-from kafka_replication.planning.partitioning_changes import reach, spread_before
+from kafka_replication.planning.partitions.partitioning_changes import reach, spread_before
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topics.created_topics import created_config

@@ -14,7 +14,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.planning.target_retention import records_below
+from kafka_replication.planning.retention.target_retention import records_below
 
 
 @dataclass(frozen=True, slots=True)

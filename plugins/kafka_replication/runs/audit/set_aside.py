@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.target_retention import records_below
+from kafka_replication.planning.retention.target_retention import records_below
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.sides import Sides
 from kafka_replication.verification.auditing import RetriedPart

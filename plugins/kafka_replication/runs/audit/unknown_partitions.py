@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning import refusals
+from kafka_replication.planning.partitions import refusals
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.run import Run
 

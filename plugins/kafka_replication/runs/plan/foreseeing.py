@@ -1,5 +1,5 @@
-"""Asks the source for what `planning.foresight` judges: which waiting records retention will drop soon, and how old
-they are. Where nothing waits, or no topic has a retention, nothing is asked.
+"""Asks the source for what `planning.retention.foresight` judges: which waiting records retention will drop soon, and
+how old they are. Where nothing waits, or no topic has a retention, nothing is asked.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import floor_millis, from_millis
-from kafka_replication.planning import foresight
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.foresight import Waiting
-from kafka_replication.planning.losses import SourceLoss, TargetLoss, findings
 from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.retention import foresight
+from kafka_replication.planning.retention.foresight import Waiting
+from kafka_replication.planning.retention.losses import SourceLoss, TargetLoss, findings
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import Run
 

@@ -23,8 +23,8 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import NotProven, TakenBack, take_back
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.retention.target_retention import offsets_on
 from kafka_replication.planning.snapshot import PartitionOffsets
-from kafka_replication.planning.target_retention import offsets_on
 from kafka_replication.runs.plan.demand import World
 from kafka_replication.runs.plan.recopy import add_entries
 from kafka_replication.runs.run import LeasedRun

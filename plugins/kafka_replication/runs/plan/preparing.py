@@ -21,9 +21,9 @@ from kafka_replication.planning.checks import preflight, rights
 from kafka_replication.planning.live import as_compared, own, refuse_occupied
 from kafka_replication.planning.lost_end import taken_back_since
 from kafka_replication.planning.needed_receipts import receipts_from
+from kafka_replication.planning.partitions.starts import starts_to_write
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
-from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.plan import foreseeing
 from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.engines import with_engines

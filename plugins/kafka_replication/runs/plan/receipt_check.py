@@ -9,8 +9,8 @@ from typing import TypeVar
 from kafka_replication.ledger.contradictions import of_receipts
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.planning import refusals
 from kafka_replication.planning.live import as_compared
+from kafka_replication.planning.partitions import refusals
 from kafka_replication.planning.plan import PartitionPlan
 from kafka_replication.runs.plan.demand import Planned
 from kafka_replication.runs.run import Run

@@ -16,8 +16,8 @@ from kafka_replication.model.errors import BadInput, GapFound, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.planning import gaps
 from kafka_replication.planning.live import plan, refuse_occupied
+from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.runs import steps
 from kafka_replication.runs.plan.target_topics import create_targets

@@ -13,7 +13,7 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.checks import preflight
-from kafka_replication.planning.partitioning_changes import refusal_of_partitions
+from kafka_replication.planning.partitions.partitioning_changes import refusal_of_partitions
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runs import steps
 from kafka_replication.runs.plan.target_topics import create_target

@@ -10,8 +10,8 @@ from kafka_replication.kafka.read.record_times import first_times
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, Unreachable
 from kafka_replication.model.keys import consumer_group
-from kafka_replication.planning import foresight
 from kafka_replication.planning.live import plan
+from kafka_replication.planning.retention import foresight
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting import status as reporting
 from kafka_replication.reporting.status import PartitionStatus

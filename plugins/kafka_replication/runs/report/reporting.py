@@ -11,10 +11,10 @@ from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.overview.rows import facts_of
-from kafka_replication.planning import gaps
 from kafka_replication.planning.live import as_compared
+from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import Plan
-from kafka_replication.planning.target_retention import removal_text
+from kafka_replication.planning.retention.target_retention import removal_text
 from kafka_replication.reporting.arithmetic import Evidence, NotDone, account
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.replicate.failed_records import note

@@ -8,9 +8,9 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
-from kafka_replication.planning import refusals
+from kafka_replication.planning.partitions import refusals
+from kafka_replication.planning.partitions.refusals import Refusal
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.refusals import Refusal
 from kafka_replication.planning.snapshot import Problem, Topic
 
 # Keys: the ids of the topics, and True for `KEEP`. Values: a source partition that was copied so, and its partitioning.

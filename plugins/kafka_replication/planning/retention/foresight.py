@@ -20,10 +20,10 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import DAY_MILLIS
-from kafka_replication.planning.losses import Limit, SizeLoss, SourceLoss, TargetLoss
 from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.retention.losses import Limit, SizeLoss, SourceLoss, TargetLoss
+from kafka_replication.planning.retention.target_retention import Retention
 from kafka_replication.planning.snapshot import Snapshot, Topic
-from kafka_replication.planning.target_retention import Retention
 from kafka_replication.planning.topics.created_topics import created_config
 from kafka_replication.watermarks.values import Watermark
 
