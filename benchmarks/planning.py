@@ -24,7 +24,7 @@ from kafka_replication.planning.backfill.backfill_plan import BackfillInput, Sam
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import as_json, plan_table
-from kafka_replication.reporting.report import plan_table as live_table
+from kafka_replication.reporting.run.report import plan_table as live_table
 
 SIZES = (1_000, 10_000)
 WIDTH = 10  # partitions of a topic

@@ -14,7 +14,7 @@ from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
-from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.audit.choosing import ALL

@@ -16,7 +16,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_plan import BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.repair.approval import Approval, approve
 from kafka_replication.runs.run import LeasedRun

@@ -15,7 +15,7 @@ from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.planning.backfill.recopy import GivenBack, give_back
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.backfill import plan_table
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.plan import recopy
 from kafka_replication.runs.report.partition_status import standing

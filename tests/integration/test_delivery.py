@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.model.errors import ForeignWriter
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runtime.failpoints import at_gate

@@ -18,7 +18,7 @@ import pytest
 
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs.audit.audit import AuditRequest, audit
 from tests.support.compaction import clean_every
 from tests.support.jobs import InProcess

@@ -14,7 +14,7 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking
 from kafka_replication.runs.repair.reset import reset_topic

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_replication.model.errors import Refused
 from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill
 from kafka_replication.runs.report.partition_status import standing
 from tests.support.actions import put

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runtime import failpoints
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND

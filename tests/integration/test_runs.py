@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kafka_replication.model.errors import PreflightFailed
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store

@@ -14,7 +14,7 @@ from kafka_replication.model.failures import Action
 from kafka_replication.planning.backfill.backfill_plan import BackfillLine
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.report.partition_status import standing

@@ -15,7 +15,7 @@ from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
-from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.replicate import progress as watching
 from tests.support.actions import copied_once
 from tests.support.command_line import cli, ended

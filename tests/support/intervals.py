@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import runner
 from kafka_replication.runs.interval import prepare_interval
 from kafka_replication.runs.leasing import interval_scope, leased

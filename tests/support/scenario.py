@@ -30,7 +30,7 @@ from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
 from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
-from kafka_replication.reporting.report import RangeReport, RunReport
+from kafka_replication.reporting.run.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
 from kafka_replication.spark.jobs import Job, RangeTask

@@ -17,7 +17,7 @@ from kafka_replication.planning.live import plan
 from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.reporting.arithmetic import copied_in
+from kafka_replication.reporting.run.arithmetic import copied_in
 from kafka_replication.verification.verify import select_receipts
 
 IDS = Ids("SRC", "s", "t")

@@ -21,7 +21,7 @@ from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.reporting.arithmetic import copied_in
+from kafka_replication.reporting.run.arithmetic import copied_in
 from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.matching import Seen, Sent, match

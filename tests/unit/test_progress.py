@@ -15,7 +15,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.progress import WINDOW, Counts, Progress, Speed, Tally, Work, work_of
+from kafka_replication.reporting.run.progress import WINDOW, Counts, Progress, Speed, Tally, Work, work_of
 
 IDS = Ids("cluster", "source id", "target id")
 KEYS = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(3)]

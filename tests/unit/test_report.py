@@ -16,8 +16,8 @@ from kafka_replication.model.engine_choice import chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.arithmetic import Copied, Evidence, NotAdvanced, account, copied_in
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.arithmetic import Copied, Evidence, NotAdvanced, account, copied_in
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support.reports import IDS, KEY, gap, receipt

@@ -12,8 +12,8 @@ from kafka_replication.model.engine_choice import chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.engines import engine_rows
-from kafka_replication.reporting.report import RangeReport, RunReport, plan_as_json, plan_summary, plan_table
+from kafka_replication.reporting.run.engines import engine_rows
+from kafka_replication.reporting.run.report import RangeReport, RunReport, plan_as_json, plan_summary, plan_table
 from kafka_replication.reporting.table import table
 from tests.support.reports import KEY, gap
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafka_replication.reporting.run_status import RunState
+from kafka_replication.reporting.run.run_status import RunState
 from kafka_replication.watermarks.values import RunRecord
 
 SIX = datetime(2030, 1, 31, 6, tzinfo=UTC)

@@ -17,8 +17,8 @@ from rich.console import Console
 from kafka_replication.cli import terminal_progress
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, Unreachable
-from kafka_replication.reporting.progress import Progress
-from kafka_replication.reporting.run_status import RunAtWork
+from kafka_replication.reporting.run.progress import Progress
+from kafka_replication.reporting.run.run_status import RunAtWork
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.submitting import output
 from tests.support.leases import NoLease

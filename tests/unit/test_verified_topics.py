@@ -6,8 +6,8 @@ from typing import Any
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.reporting.report import RangeReport, RunReport
-from kafka_replication.reporting.verified_topics import verified_topics
+from kafka_replication.reporting.run.report import RangeReport, RunReport
+from kafka_replication.reporting.run.verified_topics import verified_topics
 from kafka_replication.watermarks.values import RangeOutcome
 
 

@@ -33,9 +33,9 @@ from kafka_replication.model.targets import EARLY, TRANSACTIONAL
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.engines import engine_lines
 from kafka_replication.reporting.findings import finding_rows, verdict
-from kafka_replication.reporting.report import RunReport, planned
+from kafka_replication.reporting.run.engines import engine_lines
+from kafka_replication.reporting.run.report import RunReport, planned
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
@@ -244,7 +244,7 @@ def status(
 
     def action(run: Run) -> tuple[Any, str, int]:
         from kafka_replication.reporting.causes import problems
-        from kafka_replication.reporting.run_status import recent_runs, runs_at_work
+        from kafka_replication.reporting.run.run_status import recent_runs, runs_at_work
         from kafka_replication.reporting.status import status_table
 
         rows = terminal_progress.status_rows(run)

@@ -19,7 +19,7 @@ from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreac
 from kafka_replication.model.times import duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
-from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.reporting.table import amount
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping

@@ -17,8 +17,8 @@ from kafka_replication.config import Replication
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from kafka_replication.reporting.report import RunReport
-    from kafka_replication.reporting.verified_topics import VerifiedTopic
+    from kafka_replication.reporting.run.report import RunReport
+    from kafka_replication.reporting.run.verified_topics import VerifiedTopic
 
 OTHER_KIND: Final = "x-kafka-replication"  # the scheme for a kind of target that somebody else wrote
 

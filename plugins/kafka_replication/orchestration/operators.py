@@ -19,7 +19,7 @@ from kafka_replication.orchestration import assets, task_run
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from kafka_replication.reporting.report import RunReport
+    from kafka_replication.reporting.run.report import RunReport
     from kafka_replication.runs.run import Request
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class PlanOperator(StepOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers."""
-        from kafka_replication.reporting.report import plan_table
+        from kafka_replication.reporting.run.report import plan_table
         from kafka_replication.runs import steps
         from kafka_replication.runs.leasing import live_scope, topics_of
 
@@ -90,7 +90,7 @@ class PlanOperator(StepOperator):
 
     def _show(self, context: Context, request: Request) -> None:
         from kafka_replication.planning.checks import preflight
-        from kafka_replication.reporting.report import plan_as_json, plan_summary, planned
+        from kafka_replication.reporting.run.report import plan_as_json, plan_summary, planned
         from kafka_replication.runs import steps
 
         with task_run.opened(self.replication, context) as run:

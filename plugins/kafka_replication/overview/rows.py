@@ -13,7 +13,7 @@ from kafka_replication.alerting.values import Kind, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX
 from kafka_replication.config.values.schedule import next_due
-from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.watermarks.sight import UNKNOWN, Facts, Lag, Seen, Work
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RunRecord

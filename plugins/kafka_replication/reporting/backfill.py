@@ -10,7 +10,7 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import show
-from kafka_replication.reporting.report import RunReport, new_topics
+from kafka_replication.reporting.run.report import RunReport, new_topics
 from kafka_replication.reporting.table import amount, table
 
 DAY = 86_400_000

@@ -33,7 +33,7 @@ from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.plan import preparing
 from kafka_replication.runs.plan.demand import Planned, Ranges, World

@@ -12,7 +12,7 @@ from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationE
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.checks.loops import loops
 from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.engines import engine_rows
+from kafka_replication.reporting.run.engines import engine_rows
 from kafka_replication.runs.plan import one_side, previewing
 from kafka_replication.runs.replicate.replicating import job
 from kafka_replication.runs.run import Request, Run

@@ -26,7 +26,7 @@ from kafka_replication.planning.partitions.starts import unresolved
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.stored import store_finding, unknown_to_store
-from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runs.target_drift import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry

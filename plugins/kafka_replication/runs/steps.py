@@ -3,7 +3,7 @@
 A DAG task and a command call these same functions. Each may be called again after a crash at any moment.
 """
 
-from kafka_replication.reporting.arithmetic import NotDone
+from kafka_replication.reporting.run.arithmetic import NotDone
 from kafka_replication.runs.plan.one_side import findings as findings_of_one_side
 from kafka_replication.runs.plan.preparing import prepare
 from kafka_replication.runs.plan.previewing import check_functions, preview

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kafka_replication.reporting.progress import Counts, Speed
+from kafka_replication.reporting.run.progress import Counts, Speed
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.verification.auditing import Audit, Size

@@ -16,7 +16,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.reporting.progress import Progress, Speed, Tally, Work
+from kafka_replication.reporting.run.progress import Progress, Speed, Tally, Work
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime.events import Event, log_event
 

@@ -17,8 +17,8 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.backfill_plan import next_slice
 from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
-from kafka_replication.reporting.arithmetic import NotAdvanced, NotDone
-from kafka_replication.reporting.progress import Work, work_of
+from kafka_replication.reporting.run.arithmetic import NotAdvanced, NotDone
+from kafka_replication.reporting.run.progress import Work, work_of
 from kafka_replication.runs.replicate.advancing import advance_each
 from kafka_replication.runs.replicate.bookkeeping import Bookkeeper
 from kafka_replication.runs.replicate.fencing import fence_stale_producers

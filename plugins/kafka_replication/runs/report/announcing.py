@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kafka_replication.planning.plan import Plan
-from kafka_replication.reporting.report import RunReport
-from kafka_replication.reporting.verified_topics import VerifiedTopic, verified_topics
+from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run.verified_topics import VerifiedTopic, verified_topics
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.watermarks.values import RunRecord
 

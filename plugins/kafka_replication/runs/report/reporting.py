@@ -15,8 +15,8 @@ from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.retention.target_retention import removal_text
-from kafka_replication.reporting.arithmetic import Evidence, NotDone, account
-from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.run.arithmetic import Evidence, NotDone, account
+from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs.replicate.failed_records import note
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.watermarks.sight import Work

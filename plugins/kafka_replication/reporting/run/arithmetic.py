@@ -13,7 +13,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions import refusals
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention import target_retention
-from kafka_replication.reporting.report import RangeReport
+from kafka_replication.reporting.run.report import RangeReport
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome

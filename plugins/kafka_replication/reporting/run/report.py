@@ -15,7 +15,7 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.target_retention import removal_text
-from kafka_replication.reporting.engines import engine_lines, engine_rows
+from kafka_replication.reporting.run.engines import engine_lines, engine_rows
 from kafka_replication.reporting.table import amount, table
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.reporting.report import RangeReport, RunReport
+from kafka_replication.reporting.run.report import RangeReport, RunReport
 from kafka_replication.watermarks.values import RangeOutcome
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_replication import documents
 from kafka_replication.model.times import to_text
-from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Lease, RunRecord
