@@ -11,7 +11,8 @@ import pytest
 from kafka_replication.model.errors import Busy, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.store import connect, leases, rows, sql
+from kafka_replication.store import connect, sql
+from kafka_replication.store.tables import leases, rows
 from kafka_replication.watermarks import store as domain
 from kafka_replication.watermarks.lease import HeldLease, Release, Terms
 from kafka_replication.watermarks.store import WatermarkStore

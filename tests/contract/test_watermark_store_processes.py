@@ -19,7 +19,8 @@ from sqlalchemy import text
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.store import connect, leases, open_store
+from kafka_replication.store import connect, open_store
+from kafka_replication.store.tables import leases
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
 from tests.support import watermarks

@@ -13,7 +13,7 @@ from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.store import retention
+from kafka_replication.store.tables import retention
 from kafka_replication.watermarks.failed import DISCARDED, OPEN, QUARANTINED, RETRIED, SKIPPED, FailedRow, Step
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome

@@ -22,16 +22,15 @@ from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
-from kafka_replication.store import (
+from kafka_replication.store import connect, schema
+from kafka_replication.store.tables import (
     alerts,
     boundaries,
-    connect,
     failed,
     leases,
     retention,
     rows,
     run_liveness,
-    schema,
     sight,
     watermarks,
 )

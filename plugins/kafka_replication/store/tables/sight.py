@@ -17,8 +17,9 @@ from kafka_replication.documents import StatusRow
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.private_json import deferred
-from kafka_replication.store import alerts, connect, rows, schema
-from kafka_replication.store.rows import replacing_insert
+from kafka_replication.store import connect, schema
+from kafka_replication.store.tables import alerts, rows
+from kafka_replication.store.tables.rows import replacing_insert
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import (
     COARSER,

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.identity import IDENTITY
-from kafka_replication.store import connect, run_liveness, schema
-from kafka_replication.store.rows import replacing_insert
+from kafka_replication.store import connect, schema
+from kafka_replication.store.tables import run_liveness
+from kafka_replication.store.tables.rows import replacing_insert
 from kafka_replication.watermarks import lease_rules
 from kafka_replication.watermarks.lease_rules import Granted, not_held
 from kafka_replication.watermarks.topics import TargetTopics

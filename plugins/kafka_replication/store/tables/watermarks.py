@@ -12,7 +12,7 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import connect, schema
-from kafka_replication.store.rows import key_of, key_values, of_key
+from kafka_replication.store.tables.rows import key_of, key_values, of_key
 from kafka_replication.watermarks.rules import decide_advance, decide_restore
 from kafka_replication.watermarks.values import Watermark, WatermarkChange
 

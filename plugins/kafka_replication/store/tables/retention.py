@@ -6,7 +6,8 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, delete, or_, select, tuple_, update
 
-from kafka_replication.store import connect, schema, sight
+from kafka_replication.store import connect, schema
+from kafka_replication.store.tables import sight
 from kafka_replication.watermarks.failed import OPEN
 
 # With a thousand partitions a batch has 20,000 outcomes, and 20 batches delete the rows of 400 runs.
