@@ -13,8 +13,8 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.backfill_dag import build_backfill_dag
-from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.orchestration.dags.backfill_dag import build_backfill_dag
+from kafka_replication.orchestration.dags.dag_factory import build_dag
 from kafka_replication.runs import interval
 from tests.support.backfill_requests import HOSTILE
 

@@ -20,7 +20,7 @@ import pytest
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import Busy, ReplicationError, Stalled, Unreachable
 from kafka_replication.orchestration.alerting import alerts
-from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.orchestration.dags.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import failure
 from kafka_replication.store import open_store
 from stack.ports import LOOPBACK

@@ -16,11 +16,12 @@ from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.orchestration import backfill_operators, task_run
-from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
-from kafka_replication.orchestration.backfill_dag import build_backfill_dag
-from kafka_replication.orchestration.dag_factory import build_dag
-from kafka_replication.orchestration.failed_dag import action_of, asked, build_failed_dag, decided_by
+from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.dags.audit_dag import audit_request, build_audit_dag
+from kafka_replication.orchestration.dags.backfill_dag import build_backfill_dag
+from kafka_replication.orchestration.dags.dag_factory import build_dag
+from kafka_replication.orchestration.dags.failed_dag import action_of, asked, build_failed_dag, decided_by
+from kafka_replication.orchestration.operators import backfill_operators
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.failed.command import Asked

@@ -17,17 +17,17 @@ from kafka_replication.runtime import extras
 try:
     from airflow.sdk import get_parsing_context
 
-    from kafka_replication.orchestration.audit_dag import build_audit_dag
-    from kafka_replication.orchestration.backfill_dag import build_backfill_dag
-    from kafka_replication.orchestration.dag_factory import build_broken_dag, build_dag
-    from kafka_replication.orchestration.failed_dag import build_failed_dag
-    from kafka_replication.orchestration.import_errors import (
+    from kafka_replication.orchestration.dags.audit_dag import build_audit_dag
+    from kafka_replication.orchestration.dags.backfill_dag import build_backfill_dag
+    from kafka_replication.orchestration.dags.dag_factory import build_broken_dag, build_dag
+    from kafka_replication.orchestration.dags.failed_dag import build_failed_dag
+    from kafka_replication.orchestration.dags.import_errors import (
         broken_replications,
         good_replications,
         raise_import_errors,
     )
-    from kafka_replication.orchestration.repair_dag import build_repair_dag
-    from kafka_replication.orchestration.watch_dag import build_watch_dag
+    from kafka_replication.orchestration.dags.repair_dag import build_repair_dag
+    from kafka_replication.orchestration.dags.watch_dag import build_watch_dag
 except ModuleNotFoundError as missing:
     raise BadInput(f"the DAGs need a package that is not installed ({missing})", extras.install("airflow")) from missing
 

@@ -12,9 +12,9 @@ from kafka_replication.config.values.names import AUDIT_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dag_factory import START
+from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.operators.spark_submit import OnSparkOperator
 from kafka_replication.orchestration.pages import form
-from kafka_replication.orchestration.spark_submit import OnSparkOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -14,8 +14,8 @@ from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dag_factory import START
-from kafka_replication.orchestration.operators import StepOperator
+from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.operators.step_operators import StepOperator
 from kafka_replication.orchestration.pages import form
 
 if TYPE_CHECKING:

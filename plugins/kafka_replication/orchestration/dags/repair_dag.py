@@ -12,9 +12,9 @@ from kafka_replication.config.values.names import REPAIR_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dag_factory import START
-from kafka_replication.orchestration.failed_dag import decided_by
-from kafka_replication.orchestration.operators import StepOperator
+from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.dags.failed_dag import decided_by
+from kafka_replication.orchestration.operators.step_operators import StepOperator
 from kafka_replication.orchestration.pages import form
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import assets, task_run
+from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.operators import assets
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowException
 
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import WATCH_DAG
-from kafka_replication.orchestration.dag_factory import START
-from kafka_replication.orchestration.import_errors import good_replications
+from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.dags.import_errors import good_replications
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,10 +5,10 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 
 from kafka_replication.config import Replication
-from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator
+from kafka_replication.orchestration.dags.tasks import add_tasks, default_args
+from kafka_replication.orchestration.operators.backfill_operators import BackfillPlanOperator
 from kafka_replication.orchestration.pages import form
 from kafka_replication.orchestration.pages.doc_md import backfill_md
-from kafka_replication.orchestration.tasks import add_tasks, default_args
 
 SUFFIX = ".backfill"
 

@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import NOT_DONE
+from kafka_replication.orchestration.operators.step_operators import NOT_DONE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import SUMMARY, StepOperator
+from kafka_replication.orchestration.operators.step_operators import SUMMARY, StepOperator
 from kafka_replication.orchestration.pages import form
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 

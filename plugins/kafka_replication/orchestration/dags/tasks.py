@@ -9,8 +9,8 @@ from airflow.sdk import TriggerRule
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration.alerting import alerts
-from kafka_replication.orchestration.operators import BrokenFileOperator, ReportOperator, StepOperator
-from kafka_replication.orchestration.spark_submit import ReplicateOperator
+from kafka_replication.orchestration.operators.spark_submit import ReplicateOperator
+from kafka_replication.orchestration.operators.step_operators import BrokenFileOperator, ReportOperator, StepOperator
 from kafka_replication.orchestration.task_run import PLAN
 
 REPLICATE, REPORT = "replicate", "report"

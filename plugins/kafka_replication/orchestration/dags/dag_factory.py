@@ -9,11 +9,11 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
-from kafka_replication.orchestration.operators import PlanOperator
+from kafka_replication.orchestration.dags.tasks import add_broken_tasks, add_tasks, default_args
+from kafka_replication.orchestration.operators.backfill_operators import IntervalPlanOperator
+from kafka_replication.orchestration.operators.step_operators import PlanOperator
 from kafka_replication.orchestration.pages import form
 from kafka_replication.orchestration.pages.doc_md import doc_md
-from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
 from kafka_replication.planning.backfill.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.

@@ -1,0 +1,1 @@
+"""The DAGs of a replication file, and those for files with mistakes."""
