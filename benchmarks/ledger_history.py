@@ -37,7 +37,7 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.metadata import topics
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.transaction import TransactionPort

@@ -15,7 +15,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.cursor import Cursor
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.model.errors import (
     NotAuthenticated,
     ReplicationError,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.runtime.events import Event
 from kafka_replication.verification.digest import key_digest
 from tests.faults.proxy import PRODUCE

@@ -46,7 +46,7 @@ def test_a_target_that_takes_200_kilobytes_a_second_gets_all_in_one_session(scen
 @pytest.mark.slow
 def test_a_line_that_becomes_slow_in_mid_chunk_is_survived(scene: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     """All was sent to the client already when the line became slow: the chunk is given up, halved, and goes through."""
-    monkeypatch.setattr("kafka_replication.kafka.write.send_window.FIRST", 64 << 20)
+    monkeypatch.setattr("kafka_replication.kafka.write.producers.send_window.FIRST", 64 << 20)
     prepare(scene, incompressible(3_000))
     job = scene.copy_job()
     scene.proxy.throttle(200_000)

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_replication.kafka.write.batch_producer import BatchLane, Identity
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.batch_producer import BatchLane, Identity
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition

@@ -7,8 +7,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.write.commit import Atomic
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.target_partition import TargetPartition
-from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.model.errors import OutOfTime, Stalled, TargetLost
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

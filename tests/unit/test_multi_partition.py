@@ -16,7 +16,7 @@ from kafka_replication.kafka.write import multi_partition
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.multi_partition import MOST_RANGES, Offsets, _Growing
 from kafka_replication.kafka.write.partitioner import partitioner
-from kafka_replication.kafka.write.send_window import SendWindow
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.contradictions import of_receipts
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Removed

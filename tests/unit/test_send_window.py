@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_replication.kafka.write.send_window import FIRST, SendWindow, mean_size
+from kafka_replication.kafka.write.producers.send_window import FIRST, SendWindow, mean_size
 from kafka_replication.sinks.port import Record
 
 SECONDS = 10.0

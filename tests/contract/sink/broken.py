@@ -13,11 +13,11 @@ from kafka_replication.conformance.sink import Check, SinkCase, segments_of
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic, Ordered
 from kafka_replication.kafka.write.first_and_last import FirstAndLast
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.kafka.write.target_partition import TargetPartition
-from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey

@@ -10,8 +10,8 @@ import pytest
 from kafka_replication.conformance.ground import SETTINGS
 from kafka_replication.conformance.transaction import ATOMIC, ORDERED, Check, TransactionCase
 from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER

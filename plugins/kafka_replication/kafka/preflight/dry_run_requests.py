@@ -23,7 +23,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients, consumer_pool
 from kafka_replication.kafka.diagnosis.translate import translate
 from kafka_replication.kafka.read.scan import code_of
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
 from kafka_replication.model.keys import check_id

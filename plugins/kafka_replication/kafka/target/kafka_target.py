@@ -13,10 +13,10 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
 from kafka_replication.kafka.read_back.partition_comparison import KafkaSides, both_sides
-from kafka_replication.kafka.write.fencing import fence_each
-from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.producers.fencing import fence_each
+from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.sink import KafkaSink, session_of
-from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.kafka.read.cursor import Cursor, first_record
-from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition

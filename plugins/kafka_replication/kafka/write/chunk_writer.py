@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read.scan import offset_of
-from kafka_replication.kafka.write.producer_base import Sender
+from kafka_replication.kafka.write.producers.producer_base import Sender
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter
-from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import ReplicationError

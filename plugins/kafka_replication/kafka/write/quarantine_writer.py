@@ -13,7 +13,7 @@ from kafka_replication.kafka.quarantine.quarantine_record import Origin
 from kafka_replication.kafka.quarantine.target_limits import TargetLimits
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.kafka.read.unreadable_batches import REPAIR
-from kafka_replication.kafka.write.producer_base import Sender
+from kafka_replication.kafka.write.producers.producer_base import Sender
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind

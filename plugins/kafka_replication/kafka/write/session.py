@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafka_replication.kafka.write.commit import Commit
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.target_partition import TargetPartition, check_end
-from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
@@ -70,7 +70,8 @@ class PartitionSession:
 
     def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet."""
-        from kafka_replication.kafka.write.batch_producer import BatchLane  # only who mends something loads it
+        # Only what mends something loads it.
+        from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
         transaction, target = self.transaction, self.target_partition.target
         assert isinstance(transaction, TransactionalProducer)

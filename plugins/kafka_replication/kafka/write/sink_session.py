@@ -13,8 +13,8 @@ from kafka_replication.kafka.write.batch_size import batch_size
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic
 from kafka_replication.kafka.write.first_and_last import FirstAndLast
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter
-from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.model.errors import Refused
@@ -23,8 +23,8 @@ from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Batches, Record
 
 if TYPE_CHECKING:  # only a worker that needs it loads it
-    from kafka_replication.kafka.write.batch_producer import BatchLane, BatchWriter
     from kafka_replication.kafka.write.multi_partition import EachOffset
+    from kafka_replication.kafka.write.producers.batch_producer import BatchLane, BatchWriter
 
 
 class KafkaSinkSession:
@@ -166,6 +166,6 @@ class KafkaSinkSession:
 
 def _new_lane(commit: Atomic) -> BatchLane:
     """The first batches come: learn what brokers know this session by. The position is written again for that."""
-    from kafka_replication.kafka.write.batch_producer import BatchLane
+    from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
     return BatchLane(commit.target_partition.key, commit.target_partition.target, commit.entries, commit.write_again())

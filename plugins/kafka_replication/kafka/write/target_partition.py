@@ -12,7 +12,7 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.cursor import first_record
-from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter, TargetLost

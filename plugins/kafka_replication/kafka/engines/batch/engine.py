@@ -18,7 +18,7 @@ from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.batch.packing import Packing
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.metadata.leader import connect
-from kafka_replication.kafka.write.batch_producer import BatchRefused
+from kafka_replication.kafka.write.producers.batch_producer import BatchRefused
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import combinations, engine_choice
 from kafka_replication.model.errors import BadInput, Refused, Unexpected

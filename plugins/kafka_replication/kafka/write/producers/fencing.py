@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
 from kafka_replication.runtime import background
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.write.producer_base import SLICE, Sender
+from kafka_replication.kafka.write.producers.producer_base import SLICE, Sender
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation

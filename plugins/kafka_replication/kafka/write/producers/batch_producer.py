@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.login import security_of
 from kafka_replication.kafka.metadata.leader import connect
-from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import ONE_WRITER
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable

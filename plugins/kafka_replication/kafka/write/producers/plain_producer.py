@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.write.producer_base import Sender
+from kafka_replication.kafka.write.producers.producer_base import Sender
 from kafka_replication.model.delivery import Delivery
 from kafka_replication.model.rights import Operation
 from kafka_replication.runtime import failpoints

@@ -1,0 +1,1 @@
+"""Producers of the target, one for each way to acknowledge; the window of what is sent, and fencing."""
