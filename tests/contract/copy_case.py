@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafka_replication.conformance.ground import SETTINGS, opened
-from kafka_replication.conformance.sink import SinkCase
+from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver
 from kafka_replication.kafka.engines import ENGINES, FALLBACK
 from kafka_replication.kafka.metadata import offsets, topics

@@ -10,7 +10,7 @@ import pytest
 from kafka_replication.conformance import ledger, sink, transaction
 from kafka_replication.conformance.ground import opened
 from kafka_replication.conformance.ledger_world import World
-from kafka_replication.conformance.sink import SinkCase
+from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.conformance.transaction import TransactionCase
 from tests.folder_target.ground import FolderGround
 

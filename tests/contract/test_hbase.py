@@ -10,7 +10,7 @@ import pytest
 from kafka_replication.conformance import ledger, sink, transaction
 from kafka_replication.conformance.ground import opened, raised
 from kafka_replication.conformance.ledger_world import World
-from kafka_replication.conformance.sink import SinkCase
+from kafka_replication.conformance.sink_case import SinkCase, records, write
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.puts import Item, Puts
@@ -62,7 +62,7 @@ def test_a_cell_that_the_gateway_itself_refuses_is_named_and_its_neighbours_are_
     case = SinkCase(ground)
     large: Record = (1, 1_700_000_000_001, b"large", bytes(11 << 20), None)
     with case.fenced() as (session, _):
-        refused = raised(RefusedAt, lambda: sink.write(session, [*sink.records(1), large, *sink.records(1, 2)]))
+        refused = raised(RefusedAt, lambda: write(session, [*records(1), large, *records(1, 2)]))
     assert (refused.offset, refused.kind) == (1, FailureKind.TOO_LARGE)
     assert case.values() == [b"v0", b"v2"]
 
@@ -83,8 +83,8 @@ def test_rows_without_an_answer_are_sent_again(ground: HBaseGround, written: boo
     resend = Resend(where=case.topic, stall_seconds=60, pause=lambda seconds: None)
     puts = Puts(client=Losing(ground.connection, 60), table=case.topic, resend=resend, seconds=60)
     rows = Rows(Origin.of(case.key, 1))
-    assert puts.write([Item(record[0], rows.put(record, 1), 300) for record in sink.records(10)]) == ()
-    assert [record for _, record in case.visible()] == sink.records(10)
+    assert puts.write([Item(record[0], rows.put(record, 1), 300) for record in records(10)]) == ()
+    assert [record for _, record in case.visible()] == records(10)
     assert resend.waited > 0 and lost[0] < 0
 
 

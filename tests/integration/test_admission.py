@@ -26,9 +26,10 @@ from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.spark.worker import worker
+from tests.support.addresses import Addresses
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
-from tests.support.scenario import Addresses, Cluster, Scenario, numbered
+from tests.support.scenario import Cluster, Scenario, numbered
 from tests.support.tls import TlsCluster, tls_cluster
 from tests.support.waiting import wait_until
 from tests.support.ways_in import RIGHT, WRONG, Settings, closed

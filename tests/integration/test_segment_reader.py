@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.conformance.sink import segments_of
+from kafka_replication.conformance.sink_case import segments_of
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.ledger.placement import Part

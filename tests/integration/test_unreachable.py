@@ -13,10 +13,11 @@ import yaml
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
+from tests.support.addresses import Addresses
 from tests.support.command_line import cli, ended
 from tests.support.jobs import no_launch
 from tests.support.leases import holder_of
-from tests.support.scenario import Addresses, Scenario, numbered, send
+from tests.support.scenario import Scenario, numbered, send
 
 
 @pytest.fixture

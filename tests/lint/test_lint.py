@@ -22,6 +22,15 @@ def test_lint(tool: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_no_file_is_longer_than_400_lines() -> None:
+    folders = ("plugins", "stack", "dags", "spark_jobs", "benchmarks", "tests")
+    lengths = {
+        str(file): len(file.read_text().splitlines()) for name in folders for file in (ROOT / name).rglob("*.py")
+    }
+    assert len(lengths) > 500
+    assert {file: lines for file, lines in lengths.items() if lines > 400} == {}
+
+
 def test_no_data_class_takes_more_than_four_fields_by_position() -> None:
     """Two of the same type would be exchanged unnoticed."""
     files = [file for folder in ("plugins", "stack") for file in (ROOT / folder).rglob("*.py")]

@@ -9,8 +9,8 @@ from kafka_replication.config import Replication
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.store import open_store
+from tests.support.addresses import Addresses
 from tests.support.jobs import InProcess
-from tests.support.scenario import Addresses
 
 if __name__ == "__main__":
     source, target, store_url, config, topic, from_, until, *more = sys.argv[1:]

@@ -12,8 +12,9 @@ import pytest
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.faults.proxy import Proxy
+from tests.support.addresses import Addresses
 from tests.support.clusters import Brokers, started
-from tests.support.scenario import Addresses, Cluster, Scenario
+from tests.support.scenario import Cluster, Scenario
 
 
 class Behind(Scenario):

@@ -10,8 +10,8 @@ from kafka_replication.config import Replication
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
+from tests.support.addresses import Addresses
 from tests.support.jobs import InProcess
-from tests.support.scenario import Addresses
 
 if __name__ == "__main__":
     source, target, store_url, config, *at_once = sys.argv[1:]

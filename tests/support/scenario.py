@@ -7,7 +7,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
@@ -37,6 +36,7 @@ from kafka_replication.spark.jobs import Job, RangeTask
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
+from tests.support.addresses import Addresses
 from tests.support.checker import Comparison, check, high_watermark
 from tests.support.jobs import InProcess, no_launch, reading
 from tests.support.leases import NoLease
@@ -65,29 +65,6 @@ def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
     return [
         Rec(b"k%d" % n, (b"%d-" % n).ljust(size, b"x"), (), 1_700_000_000_000 + n) for n in range(first, first + count)
     ]
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """`Connections` with two names, the addresses that every Apprise connection has, and further settings of the target's client."""
-
-    source: str
-    target: str
-    alerts: tuple[str, ...] = ()
-    of_target: Mapping[str, Any] = field(default_factory=dict)
-
-    def kafka(self, connection_id: str) -> dict[str, Any]:
-        more = self.of_target if connection_id == "target" else {}
-        return {"bootstrap.servers": getattr(self, connection_id), **more}
-
-    def service(self, connection_id: str, conn_type: str) -> dict[str, Any]:
-        return dict(self.of_target)
-
-    def spark(self, connection_id: str) -> SparkConnection:
-        return SparkConnection("local[2,4]", {})
-
-    def apprise(self, connection_id: str) -> tuple[str, ...]:
-        return self.alerts
 
 
 @functools.lru_cache(maxsize=8)  # a client costs connections and threads

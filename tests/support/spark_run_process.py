@@ -17,7 +17,7 @@ from kafka_replication.runs.run import Request
 from kafka_replication.runtime import stopping
 from kafka_replication.spark.submitting.submit import terminal_launcher
 from kafka_replication.store import open_store
-from tests.support.scenario import Addresses
+from tests.support.addresses import Addresses
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)

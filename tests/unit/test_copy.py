@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kafka_replication.config.sections.failures import Failures, Policy
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.failures import FailureKind
-from tests.support.simulated_copy import World, assert_consistent, copier, opened, task, until_settled
+from tests.support.simulated_copy import copier, task, until_settled
+from tests.support.simulated_target import World, assert_consistent, opened
 
 FAULTS = st.dictionaries(
     st.integers(0, 60),

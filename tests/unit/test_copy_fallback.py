@@ -12,7 +12,8 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import SinkSession
-from tests.support.simulated_copy import Engine, Reader, World, copier, opened, task
+from tests.support.simulated_copy import Engine, Reader, copier, task
+from tests.support.simulated_target import World, opened
 
 
 @dataclass

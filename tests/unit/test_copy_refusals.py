@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simulated_copy import World, copier, opened, task
+from tests.support.simulated_copy import copier, task
+from tests.support.simulated_target import World, opened
 
 
 def test_a_refusal_that_names_no_record_halves_the_chunk_until_it_does() -> None:

@@ -17,7 +17,8 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.verification.digest import key_digest
-from tests.support.simulated_copy import IDS, KEY, Slot, Target, World, assert_consistent, copier, opened, task
+from tests.support.simulated_copy import copier, task
+from tests.support.simulated_target import IDS, KEY, Slot, Target, World, assert_consistent, opened
 
 
 def test_the_position_is_read_after_fencing_and_the_ids_are_checked_before_every_commit() -> None:

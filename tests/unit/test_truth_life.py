@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries, of_receipts
 from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.lost_end import NotProven, take_back
@@ -35,50 +33,9 @@ from kafka_replication.planning.retention.target_retention import (
 )
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.runs.repair.repair import proven
+from tests.support.target_log import ABORTED, FOREIGN, KEY, MARKER, OURS, REPLICATION, Target, receipt_of
 
-KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
-REPLICATION = Replication.model_validate(
-    {
-        "name": "orders-dr",
-        "source": {"connection": "a"},
-        "target": {"connection": "b"},
-        "topics": {"include": ["orders"]},
-    }
-)
-OURS, MARKER, ABORTED, FOREIGN = range(4)
 CHUNK = 4
-
-
-def receipt_of(chunk: OffsetRange, placement: KafkaSegments) -> Receipt:
-    return Receipt(
-        generation=1,
-        range=chunk,
-        count=0,
-        bytes=0,
-        digest="d",
-        digest_kind="k",
-        engine="e",
-        placement=placement,
-        ids=Ids("SRC", "s", "t0"),
-        run_id="r",
-        time="t",
-    )
-
-
-@dataclass
-class Target:
-    """``log[n]`` is what lies at offset n: its kind, and the source offset of a record of ours."""
-
-    id: str = "t0"
-    start: int = 0
-    log: list[tuple[int, int]] = field(default_factory=list)
-
-    def ours(self) -> list[int]:
-        return [source for kind, source in self.log[self.start :] if kind == OURS]
-
-    def first_foreign(self, behind: int) -> int | None:
-        found = (at for at, (kind, _) in enumerate(self.log) if kind == FOREIGN and at >= max(behind, self.start))
-        return next(found, None)
 
 
 class Life(RuleBasedStateMachine):

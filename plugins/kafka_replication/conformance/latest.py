@@ -6,16 +6,9 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.sink import (
-    Check,
-    SinkCase,
-    chunk_of,
-    commit,
-    newest,
-    write,
-    write_and_commit,
-)
-from kafka_replication.conformance.sink import records as different
+from kafka_replication.conformance.sink import Check, newest
+from kafka_replication.conformance.sink_case import SinkCase, chunk_of, commit, write, write_and_commit
+from kafka_replication.conformance.sink_case import records as different
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.placement import NewestByKey
 from kafka_replication.model.errors import Refused, ReplicationError

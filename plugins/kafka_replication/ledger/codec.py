@@ -20,13 +20,13 @@ from kafka_replication.ledger.entries import (
     Entry,
     Gap,
     Handled,
-    LedgerEntry,
     Position,
     Receipt,
     Removed,
     Start,
     Verified,
 )
+from kafka_replication.ledger.fields import LedgerEntry
 from kafka_replication.ledger.placement import UPGRADE
 from kafka_replication.ledger.record_keys import FOREIGN
 from kafka_replication.model.errors import LedgerUnreadable

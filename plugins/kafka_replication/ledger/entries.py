@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from kafka_replication.ledger.fields import ENTRY, Extra, JsonCoverage, JsonRange, Number
+from kafka_replication.ledger.fields import Extra, JsonCoverage, JsonRange, LedgerEntry, Number
 from kafka_replication.ledger.placement import (
     JsonPlacement,
     KafkaPartitions,
@@ -42,22 +42,6 @@ from kafka_replication.model.targets import TRANSACTIONAL, Promise
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
 ONE_WRITER = "stop the other writer, or find out which older ledger was restored; a target belongs to one replication"
-
-
-class LedgerEntry:
-    """An entry of the ledger.
-
-    ``KIND`` is its ``type`` in JSON, ``FORMAT`` the version that is written and read. All fields are required in JSON
-    but the ``OPTIONAL`` ones, which are left out where they have their default.
-    """
-
-    __slots__ = ()
-    __pydantic_config__: ClassVar[ConfigDict] = ENTRY
-
-    KIND: ClassVar[str]
-    FORMAT: ClassVar[int]
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
-    extra: Extra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""The JSON of those fields of ledger entries that are more than a number or a text."""
+"""The JSON of ledger entries: their base class, and the fields that are more than a number or a text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, SkipValidation
 
@@ -29,3 +29,19 @@ Number = Annotated[int, Field(ge=0)]
 JsonRange = Annotated[OffsetRange, PlainValidator(_range), PlainSerializer(_pair)]
 JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode), PlainSerializer(Coverage.encode)]
 Extra = Annotated[Mapping[str, Any], SkipValidation]
+
+
+class LedgerEntry:
+    """An entry of the ledger.
+
+    ``KIND`` is its ``type`` in JSON, ``FORMAT`` the version that is written and read. All fields are required in JSON
+    but the ``OPTIONAL`` ones, which are left out where they have their default.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ENTRY
+
+    KIND: ClassVar[str]
+    FORMAT: ClassVar[int]
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+    extra: Extra

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.sink import segments_of
+from kafka_replication.conformance.sink_case import segments_of
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from kafka_replication.conformance import sink as checks
 from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.sink import Check, SinkCase, segments_of
+from kafka_replication.conformance.sink import Check
+from kafka_replication.conformance.sink_case import SinkCase, segments_of
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic, Ordered
 from kafka_replication.kafka.write.first_and_last import FirstAndLast

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.sink import FOREIGN, PROMISED, Check, SinkCase
+from kafka_replication.conformance.sink import FOREIGN, PROMISED, Check
+from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.model.delivery import PROFILES, Delivery
 from kafka_replication.model.errors import TargetLost
