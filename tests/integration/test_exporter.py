@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -173,6 +174,18 @@ def test_a_store_that_cannot_be_used_is_no_empty_answer(tmp_path: Path) -> None:
     with exporting(tmp_path, f"sqlite:///{file}/store.db") as port:
         answer = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, timeout=60)
         assert answer.status_code == 503
+
+
+def test_a_port_that_is_taken_is_told_as_every_command_tells_its_errors(tmp_path: Path, url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        program = Command(["exporter", "--port", str(port)], {"KAFKA_REPLICATION_STORE_URL": url}, tmp_path)
+        said = program.communicate()[1]
+    assert program.returncode == 2
+    error, remedy, see = said.splitlines()[-3:]
+    assert error.startswith(f"error: cannot listen on 127.0.0.1:{port}: ")
+    assert remedy.startswith("remedy: ") and "--port" in remedy
+    assert see.startswith("see: ") and see.endswith("#bad-input")
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus here: apt-get install prometheus")

@@ -124,7 +124,7 @@ def test_a_source_that_is_full_soon_is_told_before_records_are_lost(scene: Scena
     for found in (checking.check(scene.bare_run()).findings, steps.preview(scene.bare_run(), Request())[1]):
         [finding] = [finding for finding in found if "at this rate records are lost in 1" in finding.what]
         assert f"{scene.topic}-0 that is not copied, at offset 10" in finding.what
-        assert "the source keeps 1 MB of a partition (retention.bytes)" in finding.what
+        assert "the source keeps 1.0 MB of a partition (retention.bytes)" in finding.what
         assert f"raise retention.bytes of {scene.topic} on the source" in finding.remedy
     [row] = (row.as_json() for row in standing(scene.bare_run()))
     assert 10 <= (row["lost_in_seconds"] or 0) / 3600 <= 12
@@ -138,7 +138,7 @@ def test_a_target_that_keeps_less_than_is_copied_is_told_before_and_in_the_run(s
     scene.target.create(scene.topic, config={**FOR_EVER, "retention.bytes": "500000"})
     scene.source.produce(scene.topic, large(40, 1))
     said = (
-        f"{scene.topic} keeps 500 kB of a partition (retention.bytes), and about 1.24 MB of {scene.topic}-0 are not"
+        f"{scene.topic} keeps 500.0 kB of a partition (retention.bytes), and about 1.2 MB of {scene.topic}-0 are not"
         " copied to it yet: the oldest of them may be deleted"
     )
     for found in (checking.check(scene.bare_run()).findings, steps.preview(scene.bare_run(), Request())[1]):

@@ -240,7 +240,7 @@ def test_a_partition_that_fills_loses_the_oldest_record_when_as_much_lies_behind
     assert loss is not None and (round(loss.seconds), loss.waiting) == (2 * 3600, 4_000)
     assert (
         "records are lost in 2.0 h" in loss.what
-        and "the source keeps 8 MB of a partition (retention.bytes); it and what lies behind it have about 7.2 MB"
+        and "the source keeps 8.0 MB of a partition (retention.bytes); it and what lies behind it have about 7.2 MB"
         in loss.what
     )
     assert "raise retention.bytes of orders on the source" in loss.remedy
@@ -302,7 +302,7 @@ def test_more_than_a_target_keeps_is_told_for_each_topic() -> None:
     [finding] = findings([], [], [first, second])
     assert (finding.severity, finding.where, finding.partition) == ("warning", "orders -> orders", 7)
     assert finding.what == (
-        "orders keeps 8 MB of a partition (retention.bytes), and about 24 MB of orders-7 are not copied to it yet (and of"
+        "orders keeps 8.0 MB of a partition (retention.bytes), and about 24.0 MB of orders-7 are not copied to it yet (and of"
         " 1 more partitions more than it keeps): the oldest of them may be deleted soon after they are copied, and before"
         " they are read back"
     )

@@ -16,6 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import typer
 
+from kafka_replication.cli.command_frame import show_failure
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.runtime import extras, stopping
@@ -56,20 +57,15 @@ def exporter(
     try:
         application = _application(by_topic)
         password = os.environ.get(PASSWORD, "")
-        served = make_server(
-            host, port, _with_password(application, password) if password else application, _Server, _Quiet
-        )
+        served = _listening(host, port, _with_password(application, password) if password else application)
         if certificate is not None:
             served.socket = _tls(certificate, key).wrap_socket(
                 served.socket, server_side=True, do_handshake_on_connect=False
             )
         say_store(writes=False)
     except ReplicationError as error:
-        typer.echo(f"error: {error.what}\nremedy: {error.remedy}", err=True)
+        show_failure(error, as_json=False)
         raise typer.Exit(error.exit_code) from None
-    except OSError as error:
-        typer.echo(f"error: cannot listen on {host}:{port}: {error.strerror or error}", err=True)
-        raise typer.Exit(2) from None
     scheme = "https" if certificate else "http"
     typer.echo(f"serving {scheme}://{host}:{served.server_port}/metrics", err=True)
     with served:
@@ -90,6 +86,17 @@ class _Quiet(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         log.debug(format, *args)
+
+
+def _listening(host: str, port: int, application: WSGIApplication) -> WSGIServer:
+    """Raises BadInput for an address that is not of this host, or that another process has."""
+    try:
+        return make_server(host, port, application, _Server, _Quiet)
+    except OSError as error:
+        raise BadInput(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            "give an address of this host (--host) and a port that no other process has (--port)",
+        ) from error
 
 
 def _application(by_topic: bool) -> WSGIApplication:

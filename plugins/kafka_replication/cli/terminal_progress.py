@@ -16,11 +16,11 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
+from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.run.progress import Progress
-from kafka_replication.reporting.table import amount
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
 from kafka_replication.spark.launcher import Launcher

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from kafka_replication.documents import OverviewRow
+from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import duration, to_text
 from kafka_replication.overview.rows import Row, is_old
-from kafka_replication.reporting.table import amount, table
+from kafka_replication.reporting.table import table
 
 HEAD = ("replication", "state", "lag", "behind", "measured", "verified", "last copied", "next run")
 

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 from kafka_replication import documents
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import show
 from kafka_replication.reporting.run.report import RunReport, new_topics
-from kafka_replication.reporting.table import amount, table
+from kafka_replication.reporting.table import table
 
 DAY = 86_400_000
 

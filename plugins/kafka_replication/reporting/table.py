@@ -30,11 +30,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     with console.capture() as captured:
         console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
-
-
-def amount(size: float) -> str:
-    """Bytes as a person reads them."""
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:,.1f} {name}"
-    return f"{size:,.0f} bytes"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import DAY_MILLIS, duration, from_millis, to_text
 from kafka_replication.planning.findings import Finding
-
-_UNITS: Final = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,8 @@ class Limit:
 
     @classmethod
     def of_size(cls, most: int, behind: int) -> Limit:
-        words = f"keeps {_size(most)} of a partition (retention.bytes); it and what lies behind it have about"
-        return cls("retention.bytes", f"{words} {_size(behind)}")
+        words = f"keeps {amount(most)} of a partition (retention.bytes); it and what lies behind it have about"
+        return cls("retention.bytes", f"{words} {amount(behind)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,7 @@ def findings(
         first, *more = larger
         too = f" (and of {len(more)} more partitions more than it keeps)" if more else ""
         what = (
-            f"{topic} keeps {_size(first.keeps)} of a partition (retention.bytes), and about {_size(first.waits)} of"
+            f"{topic} keeps {amount(first.keeps)} of a partition (retention.bytes), and about {amount(first.waits)} of"
             f" {first.key.source} are not copied to it yet{too}: the oldest of them may be deleted"
             " soon after they are copied, and before they are read back"
         )
@@ -145,11 +143,3 @@ def others(losses: list[SourceLoss]) -> str:
 def lasting(millis: int) -> str:
     """A retention for people: in days if it has some."""
     return f"{millis / DAY_MILLIS:.3g} days" if millis >= 2 * DAY_MILLIS else duration(millis / 1000)
-
-
-def _size(of: int) -> str:
-    """Bytes for people."""
-    for unit, name in _UNITS:
-        if of >= unit:
-            return f"{of / unit:.3g} {name}"
-    return f"{of} bytes"

@@ -15,9 +15,9 @@ from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import Plan
-from kafka_replication.reporting.table import amount
 from kafka_replication.runtime.private_json import deferred
 
 WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds

@@ -10,13 +10,14 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.sizes import amount
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.target_retention import removal_text
 from kafka_replication.reporting.run.engines import engine_lines, engine_rows
-from kafka_replication.reporting.table import amount, table
+from kafka_replication.reporting.table import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
