@@ -46,19 +46,22 @@ def install(wheel: Path, folder: Path) -> Path:
     return folder / "bin"
 
 
-def resolve(wheel: Path, folder: Path, extra: str = "") -> Path:
-    """Installs the wheel and what its metadata asks for, as a user does: from a registry, into an environment that has
-    nothing else of this one. Returns its folder of programs.
+UV = shutil.which("uv", path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}")
+
+
+def resolve(folder: Path, *wanted: str, of_day: str | None = None) -> Path:
+    """Installs this and what its metadata asks for, as a user does: from a registry, into an environment that has
+    nothing else of this one. ``of_day``: nothing that is younger, which uv alone can say. Returns its folder of programs.
     """
     if not folder.exists():
         venv.create(folder, with_pip=False, symlinks=True)
     python = str(folder / "bin" / "python")
-    uv = shutil.which("uv", path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}")
-    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
-    if uv:
-        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, wanted], check=True)
+    if UV:
+        older = ["--exclude-newer", of_day] if of_day else []
+        subprocess.run([UV, "pip", "install", "--quiet", "--python", python, *older, *wanted], check=True)
     else:
-        _pip("--python", python, "install", wanted)
+        assert of_day is None
+        _pip("--python", python, "install", *wanted)
     return folder / "bin"
 
 

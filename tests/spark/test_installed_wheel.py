@@ -1,4 +1,4 @@
-"""The wheel in an empty environment, with what its own metadata asks for: first the command line, then in Airflow."""
+"""The wheel in an empty environment, with what its own metadata asks for: alone, in Airflow, and beside the oldest Airflow."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
+from typing import Final
 
 import pytest
+from packaging.requirements import Requirement
 
-from tests.spark.installation import ROOT, build, resolve
+from tests.spark.installation import ROOT, UV, build, resolve
 from tests.support.scenario import Scenario
 
 DAGS = """
@@ -18,43 +21,77 @@ import json, runpy, sys
 from airflow.sdk import DAG
 print(json.dumps(sorted(name for name, value in runpy.run_path(sys.argv[1]).items() if isinstance(value, DAG))))
 """
+PAGES = """
+from kafka_replication.orchestration.page_app import app
+print(*(route.path for route in app().routes))
+"""
+# The first release of the range, and a day on which it was the newest: it does not run with all younger packages.
+OLDEST, ITS_DAY = "3.2.0", "2026-04-10"
+
+
+class Installed:
+    """The programs of an environment, on the files and the store of a scene."""
+
+    def __init__(self, scene: Scenario, programs: Path) -> None:
+        scene.source.create(scene.topic, 1)
+        self.scene, self.programs = scene, programs
+        self.files: Final = scene.folder / "dags" / "replications"
+        self.files.mkdir(parents=True)
+        (self.files / f"{scene.name}.yaml").write_text(json.dumps(scene.document()))
+        sides = {"SOURCE": scene.source, "TARGET": scene.target}
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            **{
+                f"AIRFLOW_CONN_{name}": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": of.bootstrap}})
+                for name, of in sides.items()
+            },
+            "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+            "AIRFLOW_HOME": str(scene.folder / "airflow"),
+        }
+
+    def said(self, program: str, *arguments: str, code: int = 0) -> str:
+        command, folder = [str(self.programs / program), *arguments], self.scene.folder
+        done = subprocess.run(command, env=self.environment, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def check(self) -> str:
+        """The document of `check`, which has an error: there is no Spark here."""
+        checked = self.said("kafka-replication", "check", str(self.files / f"{self.scene.name}.yaml"), "--json", code=1)
+        assert "pip install 'kafka-replication[spark]'" in checked
+        return checked
+
+    def shows_itself_in_airflow(self) -> None:
+        """The provider, the plugin, and all DAGs by one import in one file."""
+        assert "kafka-replication" in self.said("airflow", "providers", "list")
+        plugins = json.loads(self.said("airflow", "plugins", "--output", "json").splitlines()[-1])
+        assert [each["fastapi_apps"] != [] for each in plugins if each["name"] == "kafka_replication"] == [True]
+        assert "/replications/{name}" in self.said("python", "-c", PAGES)
+        dag_file = shutil.copy(ROOT / "dags" / "kafka_replication_dags.py", self.files.parent)
+        found = json.loads(self.said("python", "-c", DAGS, str(dag_file)).splitlines()[-1])
+        own = (f"{self.scene.name}{kind}" for kind in ("", ".audit", ".backfill", ".failed"))
+        assert found == sorted([*own, "replications.watch"])
 
 
 @pytest.mark.slow  # it downloads Airflow
 def test_the_wheel_goes_into_an_empty_environment_and_then_into_airflow(scene: Scenario) -> None:
-    scene.source.create(scene.topic, 1)
-    files = scene.folder / "dags" / "replications"
-    files.mkdir(parents=True)
-    file = files / f"{scene.name}.yaml"
-    file.write_text(json.dumps(scene.document()))
-    sides = {"SOURCE": scene.source, "TARGET": scene.target}
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        **{
-            f"AIRFLOW_CONN_{name}": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": each.bootstrap}})
-            for name, each in sides.items()
-        },
-        "KAFKA_REPLICATION_STORE_URL": scene.store_url,
-        "AIRFLOW_HOME": str(scene.folder / "airflow"),
-    }
+    wheel, environment = build(scene.folder / "wheel"), scene.folder / "environment"
+    installed = Installed(scene, resolve(environment, str(wheel)))
+    assert "replicat" in installed.said("kafka-replication", "--help")
+    assert "kafka-replication[airflow]" not in installed.check()
+    resolve(environment, f"{wheel}[airflow]")
+    installed.shows_itself_in_airflow()
 
-    def said(program: Path, *arguments: str, code: int = 0) -> str:
-        command = [str(program), *arguments]
-        done = subprocess.run(command, env=environment, cwd=scene.folder, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
 
-    wheel = build(scene.folder / "wheel")
-    programs = resolve(wheel, scene.folder / "environment")
-    assert "replicat" in said(programs / "kafka-replication", "--help")
-    checked = said(programs / "kafka-replication", "check", str(file), "--json", code=1)
-    assert "pip install 'kafka-replication[spark]'" in checked and "kafka-replication[airflow]" not in checked
-
-    resolve(wheel, scene.folder / "environment", "airflow")
-    assert "kafka-replication" in said(programs / "airflow", "providers", "list")
-    assert "KafkaReplicationPlugin" in said(programs / "airflow", "plugins")
-    dag_file = shutil.copy(ROOT / "dags" / "kafka_replication_dags.py", files.parent)
-    found = json.loads(said(programs / "python", "-c", DAGS, str(dag_file)).splitlines()[-1])
-    assert found == sorted(
-        [*(f"{scene.name}{kind}" for kind in ("", ".audit", ".backfill", ".failed")), "replications.watch"]
-    )
+@pytest.mark.slow  # it downloads an old Airflow
+@pytest.mark.skipif(UV is None, reason="uv installs what was there on a day, pip does not")
+def test_the_wheel_goes_beside_the_oldest_airflow_of_its_range(scene: Scenario) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {each.name: each for each in map(Requirement, project["optional-dependencies"]["airflow"])}
+    assert str(needed["apache-airflow"].specifier) == "<4,>=3.2", "another release is the oldest one"
+    wheel, environment = build(scene.folder / "wheel"), scene.folder / "environment"
+    resolve(environment, f"apache-airflow=={OLDEST}", *needed.keys() - {"apache-airflow"}, of_day=ITS_DAY)
+    installed = Installed(scene, resolve(environment, f"{wheel}[airflow]", f"apache-airflow=={OLDEST}"))
+    assert installed.said("airflow", "version").split()[-1] == OLDEST
+    installed.check()
+    installed.shows_itself_in_airflow()

@@ -38,7 +38,6 @@ class OnSparkOperator(SparkSubmitOperator):
             conf=dict(replication.spark.conf),
             name=f"kafka-replication {replication.name}",
             deploy_mode="client",
-            durable=False,
             **kwargs,
         )
         self.replication = replication
