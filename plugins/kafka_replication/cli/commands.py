@@ -1,5 +1,5 @@
-"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE`` and
-``kafka-replication watch FILE...``.
+"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE``,
+``kafka-replication watch FILE...``, and ``kafka-replication init``.
 
 Each command loads what it alone needs when it is called.
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
@@ -19,6 +19,7 @@ import typer
 from kafka_replication import documents
 from kafka_replication.cli import exporter as cli_exporter
 from kafka_replication.cli import failed as cli_failed
+from kafka_replication.cli import first_file as cli_first_file
 from kafka_replication.cli import folder as cli_folder
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import notifiers, stores, terminal_progress
@@ -49,6 +50,7 @@ cli_failed.add_to(app)
 cli_watch.add_to(app)
 cli_folder.add_to(app)
 cli_exporter.add_to(app)
+cli_first_file.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 FileOrFolder = Annotated[
     Path | None,

@@ -11,10 +11,11 @@ import kafka_replication
 
 HELP = """Replicate Kafka topics in verified batches, exactly once, from a terminal.
 
-Begin with check, plan and run FILE, where FILE is a replication's YAML file. One document on stdout, everything else on
-stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 a mistake in the file or in the arguments.
+Begin with init, which writes a replication's YAML file, then plan and run FILE. One document on stdout, everything else
+on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 a mistake in the file or in the arguments.
 """
 ORDER = (
+    "init",
     "check",
     "plan",
     "run",
