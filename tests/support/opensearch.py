@@ -22,7 +22,6 @@ from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.opensearch_server import OpenSearchServer
 from tests.support.journal_ground import JournalGround
 
-
 # One for all requests: each new one would read the certificates of this machine.
 HTTP = httpx.Client(timeout=60)
 
