@@ -42,6 +42,7 @@ def offsets(ground: OpenSearchGround, partition: int) -> list[int]:
     return [document["n"] for document in found]
 
 
+@pytest.mark.slow
 def test_runs_backfills_audits_and_retries(airflow: Airflow, source_cluster: Brokers, ground: OpenSearchGround) -> None:
     source = Cluster(source_cluster.bootstrap)
     source.create(TOPIC, PARTITIONS)

@@ -28,7 +28,7 @@ from tests.support.raw_produce import RawRecord
 from tests.support.scenario import Cluster, Rec, Scenario
 from tests.support.waiting import wait_until
 
-TOPICS = int(os.environ.get("ODD_TOPICS", "5"))
+TOPICS = int(os.environ.get("ODD_TOPICS", "3"))
 TOGETHER = 8  # topics that one consumer of Java reads
 ENGINES = ("batch", "auto", "record")
 

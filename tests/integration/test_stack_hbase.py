@@ -16,6 +16,7 @@ from stack.hbase_server import HBaseServer
 from tests.support.hbase import HBaseGround, definition
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_a_kill(hbase: HBaseServer) -> None:
     topic, ground = f"stack-{uuid.uuid4().hex[:8]}", HBaseGround(hbase)
     ground.create(topic)

@@ -17,6 +17,7 @@ def process_of(server: OpenSearchServer) -> int | None:
     return server.process.pid if server.process else None
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_a_kill(opensearch: OpenSearchServer) -> None:
     topic, ground = f"stack-{uuid.uuid4().hex[:8]}", OpenSearchGround.of(opensearch)
     ground.create(topic)

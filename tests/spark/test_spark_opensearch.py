@@ -74,6 +74,7 @@ def test_spark_copies_verifies_backfills_and_audits(scene: Scenario, ground: Ope
     assert all(partition.outcome == "clean" for partition in audited.partitions), audited.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", KILLS)
 def test_kill_while_copying(scene: Scenario, ground: OpenSearchGround, kill: Callable[[SparkRun], None]) -> None:
     scene.settings["copy"] = {"chunk_records": CHUNK}

@@ -38,6 +38,8 @@ class Proxy:
     wanted: Callable[[str, str], bool] | None = None
     bulks: list[int] = field(default_factory=list)  # documents in each request, in the order of their coming
     logins: frozenset[str] | None = None  # values of the header ``authorization`` that are let in; None: any
+    # One for all requests: each new one would read the certificates of this machine.
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=120))
 
     def behave(self) -> None:
         """Pass everything on."""
@@ -46,7 +48,7 @@ class Proxy:
     def answer(self, method: str, path: str, body: bytes) -> Answer | None:
         def passed(body: bytes) -> Answer:
             headers = {"content-type": "application/json"}
-            found = httpx.request(method, f"{self.url}{path}", content=body, headers=headers, timeout=120)
+            found = self.client.request(method, f"{self.url}{path}", content=body, headers=headers)
             return found.status_code, found.content
 
         fault, wanted = self.fault, self.wanted or writes_documents
@@ -62,6 +64,9 @@ def running(proxy: Proxy, tls: ssl.SSLContext | None = None) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = (
+            True  # a small body would wait for the client's delayed acknowledgement: 40 ms a request
+        )
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -89,7 +94,7 @@ def running(proxy: Proxy, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
@@ -97,3 +102,4 @@ def running(proxy: Proxy, tls: ssl.SSLContext | None = None) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+        proxy.client.close()

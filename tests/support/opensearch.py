@@ -22,6 +22,9 @@ from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.opensearch_server import OpenSearchServer
 from tests.support.journal_ground import JournalGround
 
+# One for all requests: each new one would read the certificates of this machine.
+HTTP = httpx.Client(timeout=60)
+
 
 class OfAnyBytes(OpenSearchTarget):
     """The kind with ``documents: {value: base64}``."""
@@ -61,12 +64,12 @@ class OpenSearchGround(JournalGround):
         return {"url": self.url}
 
     def ask(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        answer = httpx.request(method, f"{self.url}/{path}", json=body, params=params, timeout=60)
+        answer = HTTP.request(method, f"{self.url}/{path}", json=body, params=params)
         assert answer.is_success, answer.text
         return answer.json()
 
     def exists(self, topic: str) -> bool:
-        return httpx.head(f"{self.url}/{topic}", timeout=60).is_success
+        return HTTP.head(f"{self.url}/{topic}").is_success
 
     def create(self, topic: str, partitions: int = 1) -> None:
         settings = {"index": {"number_of_replicas": 0}}

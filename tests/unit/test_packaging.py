@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -65,7 +66,8 @@ def test_every_pin_is_of_the_wheel_or_of_this_repository_alone() -> None:
     assert pins("requirements.txt").keys() - {each.name for each in WHEEL} == NOT_IN_THE_WHEEL
 
 
-def imported() -> set[str]:
+@cache
+def imported() -> frozenset[str]:
     """The packages that the product imports from outside, also inside functions."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
@@ -74,7 +76,7 @@ def imported() -> set[str]:
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found.add(node.module.split(".")[0])
-    return found - set(sys.stdlib_module_names) - {"kafka_replication"}
+    return frozenset(found) - set(sys.stdlib_module_names) - {"kafka_replication"}
 
 
 def test_the_wheel_asks_for_what_the_product_imports_and_for_nothing_else() -> None:
