@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
-import httpx
 import pytest
 
 from kafka_replication.alerting.decide import decide
@@ -28,8 +26,8 @@ from kafka_replication.orchestration.plugin import PREFIX
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
-from stack.ports import LOOPBACK, free_ports
-from tests.e2e.airflow_home import REPOSITORY, SECRET, Airflow
+from tests.e2e.airflow_home import SECRET, Airflow
+from tests.e2e.api_server import Server, log_in, open_page, serving
 from tests.e2e.auth_of_one_dag import ONLY
 from tests.support import browser as browsers
 from tests.support.browser import Browser
@@ -39,33 +37,11 @@ from tests.support.waiting import wait_until
 
 ONE, TWO = (f"page-{number}-{uuid4().hex[:6]}" for number in ("one", "two"))
 PARTITIONS, RECORDS = 2, 300
-PASSWORD = "correct-horse"
 REMEDY = "give it more partitions"
 # NAME stands for a replication: the names of tests must be the same in all processes.
 TABS = ["of/NAME", "of/NAME/manual__1"]
 PAGES = ["", *(f"replications/NAME{part}" for part in ("", "/live", "/partitions", "/runs", "/run?run_id=x"))]
 PAGES.append("replications/NAME/partition?topic=NAME&partition=0&target=NAME")
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """Airflow's API server on the store of the other tests, with two replications that it knows."""
-
-    url: str
-    airflow: Airflow
-
-    def token(self, user: str) -> str:
-        login = {"username": user, "password": PASSWORD}
-        return str(httpx.post(f"{self.url}/auth/token", json=login, trust_env=False).json()["access_token"])
-
-    def as_user(self, user: str | None) -> httpx.Client:
-        """What a browser of this user sends: the cookie of the login; of nobody, if the user is None."""
-        cookies = {"_token": self.token(user)} if user else {}
-        return httpx.Client(base_url=self.url, cookies=cookies, timeout=60, trust_env=False)
-
-    def page(self, path: str, user: str | None = "admin") -> httpx.Response:
-        with self.as_user(user) as client:
-            return client.get(f"{PREFIX}/{path}", follow_redirects=True)
 
 
 @pytest.fixture(scope="module")
@@ -84,38 +60,9 @@ def server(airflow: Airflow, source_cluster: Brokers, tmp_path_factory: pytest.T
     airflow.replicate(ONE, ONE, chunk=100)
     airflow.replicate(TWO, TWO, "dags:\n  repair: true\n")
     fill(airflow)
-    folder = tmp_path_factory.mktemp("server")
     users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user"}
-    passwords = folder / "passwords.json"
-    passwords.write_text(json.dumps(dict.fromkeys(users, PASSWORD)))
-    [port] = free_ports(1)
-    url = f"http://{LOOPBACK}:{port}"
-    environment = airflow.environment | {
-        "AIRFLOW__CORE__AUTH_MANAGER": "tests.e2e.auth_of_one_dag.AuthOfOneDag",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in users.items()),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-        "AIRFLOW__API__BASE_URL": url,
-        "PYTHONPATH": os.pathsep.join([airflow.environment["PYTHONPATH"], str(REPOSITORY)]),
-    }
-    line = [sys.executable, "-m", "airflow"]
-    subprocess.run([*line, "dags", "reserialize"], env=environment, check=True, capture_output=True)
-    with (folder / "api-server.log").open("w") as log:
-        command = [*line, "api-server", "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: _is_healthy(url) or process.poll() is not None)
-        assert process.poll() is None, (folder / "api-server.log").read_text()[-3000:]
-        yield Server(url, airflow)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/api/v2/monitor/health", trust_env=False).is_success
-    except httpx.HTTPError:
-        return False
+    with serving(airflow, tmp_path_factory.mktemp("server"), users) as started:
+        yield started
 
 
 def fill(airflow: Airflow) -> None:
@@ -249,20 +196,6 @@ def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         window.size(1280, 900)
         log_in(window, server, "admin")
         yield window
-
-
-def log_in(window: Browser, server: Server, user: str) -> None:
-    """As the login page of Airflow leaves the browser."""
-    window.open(f"{server.url}/auth/login")
-    cookie = {"name": "_token", "value": server.token(user), "path": "/"}
-    window.do("POST", "cookie", {"cookie": cookie})
-
-
-def open_page(window: Browser, server: Server, path: str = "") -> None:
-    """The page in its frame in Airflow's own page, as a person opens it there."""
-    window.leave()
-    window.open(f"{server.url}/plugin/replications{PREFIX}/{path}" if path else f"{server.url}/plugin/replications")
-    window.enter("iframe")
 
 
 def runs_of(server: Server, dag_id: str) -> list[dict[str, Any]]:
