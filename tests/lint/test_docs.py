@@ -57,3 +57,8 @@ def test_no_picture_is_larger_than_it_has_to_be_and_each_is_shown() -> None:
     for picture in (DOCS / "pictures").iterdir():
         assert f"pictures/{picture.name})" in text, f"no page shows {picture.name}"
         assert picture.stat().st_size < 150_000, picture
+
+
+def test_the_first_page_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([a-z-]+\.md)\)", (DOCS / "index.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} - linked == set()
