@@ -13,7 +13,7 @@ comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install browser dist up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: docs pictures help install browser dist up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -110,6 +110,13 @@ format: install ## let ruff rewrite the code
 
 bench: install ## print the tables of docs/performance.md; BENCH_ONLY=table,..., REPEATS=n, SCALE=0.02 to try it
 	@$(BIN)/python -m benchmarks
+
+docs: install ## build docs/ as a site with a search, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo 'To look at it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
+
+pictures: install browser ## make the pictures of the README and of docs/ anew, from real runs
+	@PICTURES=docs/pictures $(PYTEST) -n 0 tests/e2e/test_pictures.py
 
 # Both files together: what the tests need must fit what runs. Indexes and wheel folders of this machine stay out of the result.
 lock: install ## resolve requirements*.txt anew into requirements.lock

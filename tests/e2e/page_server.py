@@ -1,18 +1,14 @@
-"""Airflow's API server on a store that has something to show, and who may log in to it."""
+"""Airflow's API server on a store that has something to show."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
-
-import httpx
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
@@ -20,40 +16,16 @@ from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.orchestration.plugin import PREFIX
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
-from stack.ports import LOOPBACK, free_ports
-from tests.e2e.airflow_home import REPOSITORY, Airflow
+from tests.e2e.airflow_home import Airflow
+from tests.e2e.api_server import Server, serving
 from tests.e2e.auth_of_one_dag import ONLY
 from tests.support.scenario import Cluster, numbered
-from tests.support.waiting import wait_until
 
 ONE, TWO = (f"page-{number}-{uuid4().hex[:6]}" for number in ("one", "two"))
 PARTITIONS, RECORDS = 2, 300
-PASSWORD = "correct-horse"
 REMEDY = "give it more partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """Airflow's API server on the store of the other tests, with two replications that it knows."""
-
-    url: str
-    airflow: Airflow
-
-    def token(self, user: str) -> str:
-        login = {"username": user, "password": PASSWORD}
-        return str(httpx.post(f"{self.url}/auth/token", json=login, trust_env=False).json()["access_token"])
-
-    def as_user(self, user: str | None) -> httpx.Client:
-        """What a browser of this user sends: the cookie of the login; of nobody, if the user is None."""
-        cookies = {"_token": self.token(user)} if user else {}
-        return httpx.Client(base_url=self.url, cookies=cookies, timeout=60, trust_env=False)
-
-    def page(self, path: str, user: str | None = "admin") -> httpx.Response:
-        with self.as_user(user) as client:
-            return client.get(f"{PREFIX}/{path}", follow_redirects=True)
 
 
 @contextmanager
@@ -67,36 +39,8 @@ def served(airflow: Airflow, source: Cluster, folder: Path) -> Iterator[Server]:
     airflow.replicate(TWO, TWO, "dags:\n  repair: true\n")
     fill(airflow)
     users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user"}
-    passwords = folder / "passwords.json"
-    passwords.write_text(json.dumps(dict.fromkeys(users, PASSWORD)))
-    [port] = free_ports(1)
-    url = f"http://{LOOPBACK}:{port}"
-    environment = airflow.environment | {
-        "AIRFLOW__CORE__AUTH_MANAGER": "tests.e2e.auth_of_one_dag.AuthOfOneDag",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in users.items()),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-        "AIRFLOW__API__BASE_URL": url,
-        "PYTHONPATH": os.pathsep.join([airflow.environment["PYTHONPATH"], str(REPOSITORY)]),
-    }
-    line = [sys.executable, "-m", "airflow"]
-    subprocess.run([*line, "dags", "reserialize"], env=environment, check=True, capture_output=True)
-    with (folder / "api-server.log").open("w") as log:
-        command = [*line, "api-server", "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: _is_healthy(url) or process.poll() is not None)
-        assert process.poll() is None, (folder / "api-server.log").read_text()[-3000:]
-        yield Server(url, airflow)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/api/v2/monitor/health", trust_env=False).is_success
-    except httpx.HTTPError:
-        return False
+    with serving(airflow, folder, users) as server:
+        yield server
 
 
 def fill(airflow: Airflow) -> None:

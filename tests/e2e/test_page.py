@@ -14,8 +14,9 @@ import pytest
 from kafka_replication.orchestration.plugin import PREFIX
 from kafka_replication.runtime.failpoints import VARIABLE
 from tests.e2e.airflow_home import SECRET, Airflow
+from tests.e2e.api_server import Server, log_in, open_page
 from tests.e2e.auth_of_one_dag import ONLY
-from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, Server, served
+from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, served
 from tests.support import browser as browsers
 from tests.support.browser import Browser
 from tests.support.clusters import Brokers
@@ -135,20 +136,6 @@ def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         window.size(1280, 900)
         log_in(window, server, "admin")
         yield window
-
-
-def log_in(window: Browser, server: Server, user: str) -> None:
-    """As the login page of Airflow leaves the browser."""
-    window.open(f"{server.url}/auth/login")
-    cookie = {"name": "_token", "value": server.token(user), "path": "/"}
-    window.do("POST", "cookie", {"cookie": cookie})
-
-
-def open_page(window: Browser, server: Server, path: str = "") -> None:
-    """The page in its frame in Airflow's own page, as a person opens it there."""
-    window.leave()
-    window.open(f"{server.url}/plugin/replications{PREFIX}/{path}" if path else f"{server.url}/plugin/replications")
-    window.enter("iframe")
 
 
 def runs_of(server: Server, dag_id: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from tests.faults.conduct import Verdict
 if TYPE_CHECKING:
     from tests.faults.row import Row
 
-DOCS = REPOSITORY / "docs" / "reliability.md"
+DOCS = REPOSITORY / "docs" / "fault-results.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 _COLUMNS = (
     "fault",
@@ -92,7 +92,7 @@ def _seeds(found: list[dict[str, Any]]) -> str:
 
 
 def write_docs(known: Results, rows: Sequence[Row]) -> None:
-    """Put the table between the markers of docs/reliability.md."""
+    """Put the table between the markers of docs/fault-results.md."""
     before, rest = DOCS.read_text().split(BEGIN)
     _, after = rest.split(END)
     DOCS.write_text(f"{before}{BEGIN}\n{table(known, rows)}\n{END}{after}")

@@ -113,7 +113,7 @@ def open_session(folder: Path) -> Iterator[Session]:
 def main(
     table: Annotated[bool, typer.Option("--table", help="Only show what was found so far.")] = False,
     write_docs: Annotated[
-        bool, typer.Option("--write-docs", help="Put what was found so far into docs/reliability.md.")
+        bool, typer.Option("--write-docs", help="Put what was found so far into docs/fault-results.md.")
     ] = False,
 ) -> None:
     """Run what is not done yet, show the table; exits with 1 where a run failed.
