@@ -29,6 +29,7 @@ from kafka_replication.targets.keyed import KeyedPartition, NoPlace, version
 from kafka_replication.targets.resend import Outcome
 
 CALLS_AT_ONCE: Final = 4
+NOW: Final = 2**63 - 1  # as a timestamp
 MOST_HOLES: Final = 10  # that are asked for one by one
 _version: Final = struct.Struct(">q")
 
@@ -120,6 +121,8 @@ class KeyPlaces(TableWrites):
     def placed(self, record: Record, number: int) -> Item | Failure:
         try:
             row, newness = self._row(record), version(self._origin.generation, record[0])
+            if newness == NOW:
+                raise NoPlace("its version is the timestamp by which HBase means the time of now")
         except NoPlace as error:
             return Failure(record[0], FailureKind.REFUSED, f"it cannot be a row: {error}", "not_a_row")
         put = self._rows.put(record, newness, row, version=_version.pack(newness))
