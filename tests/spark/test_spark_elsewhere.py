@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -32,7 +32,10 @@ def stored(request: pytest.FixtureRequest) -> tuple[HBaseGround, dict[str, Any]]
     return HBaseGround(request.getfixturevalue("hbase")), {"type": "hbase"}
 
 
-KINDS = {"opensearch": searched, "hbase": stored}
+KINDS: Mapping[str, Callable[[pytest.FixtureRequest], tuple[Target, dict[str, Any]]]] = {
+    "opensearch": searched,
+    "hbase": stored,
+}
 
 
 @pytest.fixture
