@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.conformance import ledger, sink, transaction
+from kafka_replication.conformance import latest, ledger, sink, transaction
 from kafka_replication.conformance.ground import opened, raised
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink_case import SinkCase, records, write
@@ -20,6 +20,7 @@ from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.targets import LATEST
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.targets.journal import LedgerRecord
 from kafka_replication.targets.resend import Resend
@@ -40,6 +41,11 @@ def ground(hbase: HBaseServer) -> HBaseGround:
 @pytest.mark.parametrize("check", sink.PROMISED[HBaseTarget.promise], ids=lambda check: check.__name__)
 def test_sink(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
     check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", [*sink.PROMISED["latest"], *latest.ALL], ids=lambda check: check.__name__)
+def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], hbase: HBaseServer) -> None:
+    check(SinkCase(HBaseGround.of(hbase, LATEST)))
 
 
 @pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)

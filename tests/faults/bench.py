@@ -22,6 +22,8 @@ from kafka_replication.ledger.entries import RECEIPTS
 from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.faults.proxy import Proxy
+from tests.faults.row_side import RowSide
+from tests.faults.row_side import start as start_hbase
 from tests.faults.search_side import SearchSide
 from tests.faults.search_side import start as start_opensearch
 from tests.support.checker import Record, read
@@ -145,22 +147,25 @@ def _java_hash(text: str) -> int:
     return 0 if signed == -(1 << 31) else abs(signed)
 
 
+Elsewhere = SearchSide | RowSide  # a side that is no Kafka cluster
+
+
 @dataclass
 class Bench:
-    """Both sides, in one folder. ``search`` is the target instead of ``target``, where it is given."""
+    """Both sides, in one folder. ``elsewhere`` is the target instead of ``target``, where it is given."""
 
     source: Side
     target: Side
     folder: Path
     until_the_end: ExitStack
     _others: dict[str, Side] = field(default_factory=dict)
-    _searches: list[SearchSide] = field(default_factory=list)
-    search: SearchSide | None = None
+    _elsewhere: dict[str, Elsewhere] = field(default_factory=dict)
+    elsewhere: Elsewhere | None = None
 
     @property
-    def copied_to(self) -> Side | SearchSide:
+    def copied_to(self) -> Side | Elsewhere:
         """The side that the product copies to."""
-        return self.search or self.target
+        return self.elsewhere or self.target
 
     def other(self, name: str, start: Callable[[Path, ExitStack], Side]) -> Side:
         """A side of another shape. It is started when it is first asked for."""
@@ -178,16 +183,23 @@ class Bench:
 
     def with_opensearch(self) -> Bench:
         """The target is a node of OpenSearch, with a proxy in front of it."""
-        if not self._searches:
-            self._searches.append(start_opensearch(self.folder, self.until_the_end))
-        return replace(self, search=self._searches[0])
+        return self._copying_to("opensearch", start_opensearch)
+
+    def with_hbase(self) -> Bench:
+        """The target is a server of HBase, with a proxy in front of its gateway."""
+        return self._copying_to("hbase", start_hbase)
+
+    def _copying_to(self, name: str, start: Callable[[Path, ExitStack], Elsewhere]) -> Bench:
+        if name not in self._elsewhere:
+            self._elsewhere[name] = start(self.folder, self.until_the_end)
+        return replace(self, elsewhere=self._elsewhere[name])
 
     def heal(self) -> None:
         self.source.heal()
         self.copied_to.heal()
 
     @property
-    def sides(self) -> tuple[Side, Side | SearchSide]:
+    def sides(self) -> tuple[Side, Side | Elsewhere]:
         return self.source, self.copied_to
 
 

@@ -29,8 +29,8 @@ BLOCK = "index.blocks.read_only_allow_delete"
 
 
 def _side(trial: Trial) -> SearchSide:
-    assert trial.bench.search is not None
-    return trial.bench.search
+    assert isinstance(trial.bench.elsewhere, SearchSide)
+    return trial.bench.elsewhere
 
 
 def node_killed(trial: Trial) -> None:

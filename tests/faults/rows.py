@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.faults import (
     certificate_rows,
     data_rows,
+    hbase_rows,
     line_rows,
     opensearch_rows,
     our_rows,
@@ -29,5 +30,6 @@ ROWS = {
         *store_rows.ROWS,
         *data_rows.ROWS,
         *(opensearch_rows.ROWS if profiles.name() in opensearch_rows.PROFILES else ()),
+        *(hbase_rows.ROWS if profiles.name() in hbase_rows.PROFILES else ()),
     )
 }

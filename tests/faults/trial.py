@@ -24,10 +24,9 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
-from tests.faults.bench import Bench, Side
+from tests.faults.bench import Bench, Elsewhere, Side
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.faults.search_side import SearchSide
 from tests.support.checker import high_watermark
 from tests.support.processes import command, is_alive
 
@@ -89,7 +88,7 @@ class Trial:
         return {
             "name": self.name,
             "source": {"connection": "source"},
-            "target": {"connection": "target", **(self.bench.search.target if self.bench.search else {})},
+            "target": {"connection": "target", **(self.bench.elsewhere.target if self.bench.elsewhere else {})},
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
             "lease": {"duration": 3, "wait": 30},
             "copy": self.copy,
@@ -128,7 +127,7 @@ class Trial:
         self.note(f"run {number} started{' with failpoint ' + failpoint if failpoint else ''}")
         return self.attempts[-1]
 
-    def _sides(self) -> dict[str, Side | SearchSide]:
+    def _sides(self) -> dict[str, Side | Elsewhere]:
         return {"source": self.bench.source, "target": self.bench.copied_to}
 
     def middle(self, attempt: Attempt, most: int = 30) -> None:

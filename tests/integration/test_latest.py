@@ -1,4 +1,4 @@
-"""The newest record of each key in OpenSearch, whatever is produced, copied, killed, woken, filled in later or reset."""
+"""The newest record of each key in OpenSearch and HBase, whatever is produced, copied, killed, woken, filled in later or reset."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from kafka_replication.model.targets import LATEST
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.targets import HBASE, LATEST, OPENSEARCH
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.failed.catalog import Selection, failed_records
@@ -21,9 +21,13 @@ from kafka_replication.runs.failed.retry_discard import Decision, retry
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.sinks.port import SinkSession
+from kafka_replication.verification.newest import KeyReader
+from stack.hbase_server import HBaseServer
 from stack.opensearch_server import OpenSearchServer
 from tests.support.audits import audit
 from tests.support.children import copy_process, end_of
+from tests.support.customers import Customers, Searched, Stored
+from tests.support.hbase import HBaseGround
 from tests.support.http_proxy import Answer, Pass, Proxy, running
 from tests.support.jobs import InProcess, after_copy
 from tests.support.opensearch import OpenSearchGround
@@ -33,69 +37,35 @@ KEYS = "abcdefgh"
 SEED = int(os.environ.get("LATEST_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
-@dataclass
-class Customers:
-    """A replication to an index of the newest record of each key, and what has to be there in the end."""
-
-    scene: Scenario
-    ground: OpenSearchGround
-    proxy: Proxy
-    log: list[Rec] = field(default_factory=list)
-
-    def create(self, partitions: int = 1) -> None:
-        self.scene.source.create(self.scene.topic, partitions)
-
-    def produce(self, *records: Rec) -> None:
-        self.scene.source.produce(self.scene.topic, list(records))
-        self.log += records
-
-    def put(self, keys: str) -> None:
-        self.produce(*(self.record(key, len(self.log) + n) for n, key in enumerate(keys)))
-
-    def record(self, key: str, n: int) -> Rec:
-        return Rec(key.encode(), json.dumps({"n": n, "of": key}).encode(), (), 1_700_000_000_000 + n)
-
-    def found(self, **query: Any) -> dict[str, dict[str, Any]]:
-        """The documents by id, as a search of somebody else finds them."""
-        topic = self.scene.topic
-        self.ground.ask("POST", f"{topic}/_refresh")
-        body = {"query": query or {"match_all": {}}, "size": 10_000}
-        hits = self.ground.ask("POST", f"{topic}/_search", body)["hits"]["hits"]
-        return {hit["_id"]: hit["_source"] for hit in hits}
-
-    def assert_newest(self, until: int | None = None, generation: int = 1) -> None:
-        """Exactly the newest record of each key, by a naive model."""
-        wanted = dict[str, tuple[int, bytes | None]]()
-        for offset, record in enumerate(self.log[:until]):
-            wanted[(record.key or b"").decode()] = (offset, record.value)
-        found = self.found()
-        assert found.keys() == wanted.keys()
-        for id_, (offset, value) in wanted.items():
-            about = found[id_]["kafka"]
-            assert (about["offset"], about["generation"], about["key"]) == (offset, generation, id_)
-            left = {name: member for name, member in found[id_].items() if name != "kafka"}
-            assert (left, about.get("tombstone")) == (json.loads(value), None) if value else ({}, True)
-
-    def assert_clean(self) -> None:
-        report = audit(self.scene.bare_run())
-        assert all(partition.outcome == "clean" for partition in report.partitions), report.text()
-
-    def run(self) -> None:
-        report = self.scene.run()
-        assert report.outcome in ("done", "nothing_to_do"), report.table()
+def settled(scene: Scenario, kind: str) -> None:
+    scene.settings["target"] = {"connection": "target", "type": kind, "shape": "latest"}
+    scene.settings["copy"] = {"chunk_records": 5, "stall_timeout": 30}
 
 
 @pytest.fixture
-def customers(scene: Scenario, opensearch: OpenSearchServer) -> Iterator[Customers]:
+def searched(scene: Scenario, opensearch: OpenSearchServer) -> Iterator[Searched]:
     proxy = Proxy(opensearch.url)
     with running(proxy) as url:
         scene.client = {"url": url}
-        scene.settings["target"] = {"connection": "target", "type": "opensearch", "shape": "latest"}
-        scene.settings["copy"] = {"chunk_records": 5, "stall_timeout": 30}
-        yield Customers(scene, OpenSearchGround.of(opensearch, LATEST), proxy)
+        settled(scene, OPENSEARCH)
+        yield Searched(scene, ground=OpenSearchGround.of(opensearch, LATEST), proxy=proxy)
 
 
-def test_the_newest_record_of_each_key_is_the_document_of_its_id(customers: Customers) -> None:
+@pytest.fixture
+def stored(scene: Scenario, hbase: HBaseServer) -> Stored:
+    ground = HBaseGround.of(hbase, LATEST)
+    scene.client = dict(ground.connection)
+    settled(scene, HBASE)
+    return Stored(scene, ground=ground)
+
+
+@pytest.fixture(params=[OPENSEARCH, HBASE])
+def customers(request: pytest.FixtureRequest) -> Customers:
+    found: Customers = request.getfixturevalue({OPENSEARCH: "searched", HBASE: "stored"}[request.param])
+    return found
+
+
+def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> None:
     customers.create()
     customers.put("abcabca" + "dd")
     customers.produce(Rec(b"c", None, (), 1_700_000_000_100))
@@ -103,7 +73,9 @@ def test_the_newest_record_of_each_key_is_the_document_of_its_id(customers: Cust
     line = only(report)
     assert report.outcome == "done" and line.digest_ok, report.table()
     customers.assert_newest()
-    assert customers.found(term={"kafka.tombstone": True}).keys() == {"c"}
+    assert customers.found()["c"][2] is None
+    if isinstance(customers, Searched):
+        assert customers.documents(term={"kafka.tombstone": True}).keys() == {"c"}
     assert (line.copied, line.superseded, line.missing) == (10, 6, 0)
     assert report.as_json()["promise"] == LATEST and report.as_json()["ranges"][0]["superseded"] == 6
     assert "superseded by a newer one" in report.table()
@@ -132,9 +104,9 @@ def test_a_copier_that_dies_is_healed_by_the_next_run(customers: Customers, fail
     customers.assert_clean()
 
 
-def test_an_answer_that_is_lost_after_the_write_changes_nothing(customers: Customers) -> None:
-    customers.create()
-    customers.put("abcabcabcabc")
+def test_an_answer_that_is_lost_after_the_write_changes_nothing(searched: Searched) -> None:
+    searched.create()
+    searched.put("abcabcabcabc")
     lost = list[int]()
 
     def losing(path: str, body: bytes, passed: Pass) -> Answer | None:
@@ -142,24 +114,17 @@ def test_an_answer_that_is_lost_after_the_write_changes_nothing(customers: Custo
         lost.append(1)
         return None if len(lost) in (1, 3) else answer
 
-    customers.proxy.fault = losing
-    customers.run()
+    searched.proxy.fault = losing
+    searched.run()
     assert len(lost) > 3
-    customers.assert_newest()
-    customers.assert_clean()
+    searched.assert_newest()
+    searched.assert_clean()
 
 
 def test_what_differs_from_the_receipt_is_named_and_what_is_newer_is_not(customers: Customers) -> None:
     customers.create()
     customers.put("abc")
-    document = f"{customers.scene.topic}/_doc"
-
-    def older() -> None:
-        old = {**customers.found()["b"], "n": 0}
-        old["kafka"] = {**old["kafka"], "offset": 0}
-        customers.ground.ask("PUT", f"{document}/b", old)
-
-    report = customers.scene.run(after_copy(older))
+    report = customers.scene.run(after_copy(lambda: customers.make_older("b")))
     error = only(report).error or ""
     assert report.outcome == "failed" and "offset 1: an older record of its key is there" in error, report.table()
     assert customers.scene.watermark() in (None, 0)
@@ -167,20 +132,20 @@ def test_what_differs_from_the_receipt_is_named_and_what_is_newer_is_not(custome
     report = customers.scene.run()
     assert report.outcome == "done", report.table()  # the newer one lies over it
     customers.assert_newest()
-    customers.ground.ask("DELETE", f"{document}/a")
+    customers.remove("a")
     [partition] = audit(customers.scene.bare_run()).partitions
     assert partition.outcome == "differs" and "offset 0: nothing is there" in " ".join(partition.notes)
 
 
-def test_records_that_have_no_place_are_named_and_set_aside(customers: Customers) -> None:
-    customers.scene.settings["failures"] = {"policy": "skip", "limit": 10}
-    customers.create()
-    customers.put("ab")
-    customers.scene.source.produce(customers.scene.topic, [Rec(None, b"{}"), Rec(b"x" * 513, b"{}"), Rec(b"a", b"[]")])
-    report = customers.scene.run()
+def test_records_that_have_no_place_are_named_and_set_aside(searched: Searched) -> None:
+    searched.scene.settings["failures"] = {"policy": "skip", "limit": 10}
+    searched.create()
+    searched.put("ab")
+    searched.scene.source.produce(searched.scene.topic, [Rec(None, b"{}"), Rec(b"x" * 513, b"{}"), Rec(b"a", b"[]")])
+    report = searched.scene.run()
     assert report.outcome == "done" and only(report).skipped == 3, report.table()
-    customers.assert_newest()
-    rows = failed_records(customers.scene.bare_run(), customers.scene.bare_run().view(), Selection())
+    searched.assert_newest()
+    rows = failed_records(searched.scene.bare_run(), searched.scene.bare_run().view(), Selection())
     reasons = {row.record.offset: row.record.reason for row in rows}
     assert "no key" in reasons[2] and "513 bytes" in reasons[3] and "no object" in reasons[4]
 
@@ -194,7 +159,7 @@ def test_a_key_in_two_partitions_is_refused_by_name(customers: Customers) -> Non
     report = customers.scene.run()
     errors = {line.key.source.partition: line.error for line in report.ranges if line.error}
     assert errors.keys() == {other} and "target.partitioner" in (errors[other] or ""), report.table()
-    assert customers.found()["a"]["n"] == 1
+    assert customers.found()["a"][2] == customers.record("a", 1).value
 
 
 def test_partitions_that_the_source_gets_later_are_refused(customers: Customers) -> None:
@@ -215,34 +180,36 @@ def _partitions(key: bytes) -> tuple[int, int]:
     return java, other
 
 
-def test_an_index_of_the_other_shape_is_refused(customers: Customers) -> None:
-    customers.create()
-    customers.put("ab")
-    customers.run()
-    customers.scene.settings["target"] = {"connection": "target", "type": "opensearch"}
-    customers.put("c")
-    report = customers.scene.run()
+def test_an_index_of_the_other_shape_is_refused(searched: Searched) -> None:
+    searched.create()
+    searched.put("ab")
+    searched.run()
+    searched.scene.settings["target"] = {"connection": "target", "type": "opensearch"}
+    searched.put("c")
+    report = searched.scene.run()
     assert report.outcome == "failed" and "was made for" in (only(report).error or ""), report.table()
-    assert customers.found().keys() == {"a", "b"}
+    assert searched.found().keys() == {"a", "b"}
 
 
-def test_a_record_that_was_set_aside_is_retried_under_what_is_newer(customers: Customers) -> None:
-    customers.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
-    customers.create()
-    customers.put("a")
+def test_a_record_that_was_set_aside_is_retried_under_what_is_newer(searched: Searched) -> None:
+    searched.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
+    searched.create()
+    searched.put("a")
     bad = [Rec(key, b'{"n": "no number"}', (), 1_700_000_000_500) for key in (b"a", b"b")]
-    customers.scene.source.produce(customers.scene.topic, bad)
-    customers.log += bad
-    customers.put("a")
-    customers.run()
-    assert customers.found().keys() == {"a"}
-    rows = failed_records(customers.scene.bare_run(), customers.scene.bare_run().view(), Selection())
+    searched.scene.source.produce(searched.scene.topic, bad)
+    searched.log += bad
+    searched.put("a")
+    searched.run()
+    assert searched.found().keys() == {"a"}
+    rows = failed_records(searched.scene.bare_run(), searched.scene.bare_run().view(), Selection())
     assert [row.record.offset for row in rows] == [1, 2]
-    customers.scene.settings["transform"] = f"{__name__}:numbers"
-    outcomes = retry(customers.scene.bare_run(), rows, Decision(by="me"))
+    searched.scene.settings["transform"] = f"{__name__}:numbers"
+    outcomes = retry(searched.scene.bare_run(), rows, Decision(by="me"))
     assert [outcome.done for outcome in outcomes] == [True, True], outcomes
-    found = customers.found()
-    assert (found["a"]["n"], found["b"]["n"]) == (3, 0), "newer is what came later, not what was written later"
+    found = searched.found()
+    assert [json.loads(found[key][2] or b"")["n"] for key in "ab"] == [3, 0], (
+        "newer is what came later, not what was written later"
+    )
 
 
 def numbers(record: Any) -> Any:
@@ -280,7 +247,7 @@ def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Cust
             elif action == "wake" and sleepers:
                 _wake(customers, *sleepers.pop(), chance)
             elif action == "reset":
-                customers.ground.delete(scene.topic)
+                customers.delete()
                 reset_topic(scene.bare_run("reset"), scene.topic)
                 generation += 1
                 customers.run()
@@ -327,3 +294,75 @@ def test_a_backfill_of_an_old_range_fills_in_only_what_is_not_there(customers: C
     assert report.outcome == "done" and only(report).superseded == 2, report.table()
     customers.assert_newest()
     customers.assert_clean()
+
+
+def test_what_others_write_and_delete_with_the_time_of_now_changes_no_row(stored: Stored) -> None:
+    stored.create()
+    stored.put("abab")
+    stored.run()
+    topic = stored.scene.topic
+    stored.ground.put_cells(topic, b"a", {b"value": b"mine", b"offset": bytes(8)})
+    stored.ground.remove(topic, b"b")
+    stored.assert_newest()
+    stored.assert_clean()
+    stored.put("b")
+    stored.run()
+    stored.assert_newest()
+
+
+def test_a_row_that_was_replaced_is_not_found_at_its_former_offset(stored: Stored) -> None:
+    """HBase still has its cells, and a scan of timestamps finds them."""
+    stored.create()
+    stored.put("abc")
+    stored.run()
+    before = stored.scene.position()
+    stored.put("abd")
+    stored.run()
+    with stored.scene.bare_run().clusters.target.sink.verifier(stored.scene.key()) as reader:
+        assert isinstance(reader, KeyReader)
+        assert [sent.offset for sent in reader.still_newest(OffsetRange(0, before.next_offset))] == [2]
+
+
+def test_records_that_cannot_be_rows_are_named_and_set_aside(stored: Stored) -> None:
+    stored.scene.settings["failures"] = {"policy": "skip", "limit": 10}
+    stored.create()
+    stored.put("ab")
+    stored.scene.source.produce(stored.scene.topic, [Rec(None, b"{}"), Rec(b"x" * 32_768, b"{}")])
+    report = stored.scene.run()
+    assert report.outcome == "done" and only(report).skipped == 2, report.table()
+    stored.assert_newest()
+    rows = failed_records(stored.scene.bare_run(), stored.scene.bare_run().view(), Selection())
+    reasons = {row.record.offset: row.record.reason for row in rows}
+    assert "no key" in reasons[2] and "32768 bytes" in reasons[3]
+
+
+def test_a_row_that_was_too_large_is_retried_under_what_is_newer(stored: Stored) -> None:
+    stored.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
+    stored.create()
+    stored.ground.create(stored.scene.topic)
+    stored.ground.limit(stored.scene.topic, 20_000)
+    large = [Rec(key, os.urandom(30_000), (), 1_700_000_000_500) for key in (b"a", b"b")]
+    stored.put("a")
+    stored.produce(*large)
+    stored.put("cda")  # the last one in another chunk: in one request the older one would not be written at all
+    stored.run()
+    assert stored.found().keys() == {"a", "c", "d"}
+    rows = failed_records(stored.scene.bare_run(), stored.scene.bare_run().view(), Selection())
+    assert [row.record.offset for row in rows] == [1, 2]
+    stored.ground.unlimit(stored.scene.topic)
+    outcomes = retry(stored.scene.bare_run(), rows, Decision(by="me"))
+    assert [outcome.done for outcome in outcomes] == [True, True], outcomes
+    stored.assert_newest()
+
+
+def test_a_table_with_a_ttl_or_of_the_other_shape_is_refused(stored: Stored) -> None:
+    stored.create()
+    stored.put("ab")
+    stored.ground.create(stored.scene.topic, ttl=86_400)
+    report = stored.scene.run()
+    assert report.outcome == "failed" and "has a TTL" in (only(report).error or ""), report.table()
+    stored.delete()
+    HBaseGround(stored.ground.server).create(stored.scene.topic)
+    report = stored.scene.run()
+    assert report.outcome == "failed" and "was made for 'shape: records'" in (only(report).error or ""), report.table()
+    assert not stored.ground.rows(stored.scene.topic)

@@ -13,7 +13,7 @@ import zipfile
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -22,10 +22,12 @@ from thriftpy2.rpc import client_context
 
 from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.shelf import TABLE, TableShelf
-from kafka_replication.hbase.tables import ID, PARTITIONS
+from kafka_replication.hbase.tables import ID, PARTITIONS, SHAPE
 from kafka_replication.hbase.target import HBaseTarget
+from kafka_replication.model.targets import LATEST, RECORDS, Shape
+from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Record
-from kafka_replication.targets.port import TargetKind
+from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.artifacts import HBASE, jars
 from stack.hbase_server import HBaseServer
 from stack.ports import LOOPBACK
@@ -40,10 +42,22 @@ def definition() -> Any:
     return thriftpy2.load_fp(io.StringIO(text), "gateways_own_thrift")
 
 
+class NewestRows(HBaseTarget):
+    """The kind with ``shape: latest``."""
+
+    def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
+        super().__init__(replace(settings, shape=LATEST), deadline)
+
+
 @dataclass
 class HBaseGround(JournalGround):
     server: HBaseServer
     kind: TargetKind = HBaseTarget
+    shape: Shape = RECORDS
+
+    @classmethod
+    def of(cls, server: HBaseServer, shape: Shape = RECORDS) -> HBaseGround:
+        return cls(server, NewestRows if shape == LATEST else HBaseTarget, shape)
 
     @property
     def connection(self) -> Mapping[str, Any]:
@@ -72,6 +86,8 @@ class HBaseGround(JournalGround):
 
     def create(self, topic: str, partitions: int = 1, ttl: int | None = None) -> None:
         about = {ID: uuid.uuid4().hex.encode(), PARTITIONS: b"%d" % partitions}
+        if self.shape == LATEST:
+            about[SHAPE] = LATEST.encode()
         self.create_bare(topic, b"k", ttl, about)
 
     def create_bare(
@@ -136,9 +152,16 @@ class HBaseGround(JournalGround):
         with self.gateway() as client:
             client.put(topic.encode(), types.TPut(row=row, columnValues=values))
 
+    def remove(self, topic: str, row: bytes, timestamp: int | None = None) -> None:
+        """Delete the cells of a row up to this timestamp; up to now without one."""
+        with self.gateway() as client:
+            client.deleteSingle(topic.encode(), definition().TDelete(row=row, timestamp=timestamp))
+
     def rows(self, topic: str, partition: int = 0) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """The keys and cells of a partition's rows."""
         begin, end = struct.pack(">I", partition), struct.pack(">I", partition + 1)
+        if self.shape == LATEST:  # in all partitions
+            begin = end = b""
         scan = definition().TScan(startRow=begin, stopRow=end)
         with self.gateway() as client:
             found = client.getScannerResults(topic.encode(), scan, 100_000)
@@ -146,6 +169,9 @@ class HBaseGround(JournalGround):
 
     def visible(self, topic: str, partition: int = 0) -> list[tuple[int, Record]]:
         found = [cells for _, cells in self.rows(topic, partition) if not _origin(cells).get("gone")]
+        if self.shape == LATEST:
+            found = [cells for cells in found if _origin(cells).get("partition", partition) == partition]
+            found.sort(key=lambda cells: (_offset(cells) < 0, _offset(cells)))
         return [(number if record[0] < 0 else record[0], record) for number, record in enumerate(map(_record, found))]
 
 

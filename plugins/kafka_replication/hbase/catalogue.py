@@ -10,6 +10,7 @@ from kafka_replication.hbase.standing import HBaseStanding
 from kafka_replication.hbase.tables import Tables, id_of, partitions_of, problem_of
 from kafka_replication.model.errors import NotReady, ReplicationError
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
 from kafka_replication.targets.described import SAFE, DescribedCatalogue
 from kafka_replication.targets.journal import JournalLedger
@@ -21,9 +22,9 @@ class HBaseCatalogue(DescribedCatalogue):
 
     copies = 2  # HBase leaves them to its file system, and tells nothing of them: nothing is said of them here
 
-    def __init__(self, client: Client, ledger: JournalLedger, shelf: TableShelf) -> None:
-        self._client, self._ledger, self._shelf = client, ledger, shelf
-        self._tables, self._standing = Tables(client), HBaseStanding(client, ledger)
+    def __init__(self, client: Client, ledger: JournalLedger, shelf: TableShelf, shape: Shape = RECORDS) -> None:
+        self._client, self._ledger, self._shelf, self._shape = client, ledger, shelf, shape
+        self._tables, self._standing = Tables(client), HBaseStanding(client, ledger, shape)
 
     @property
     def asked(self) -> Tables:
@@ -42,7 +43,7 @@ class HBaseCatalogue(DescribedCatalogue):
         there = self.asked.described(name)
         if there is None:
             return None
-        problem = problem_of(name, there) or self._disabled(name)
+        problem = problem_of(name, there, self._shape) or self._disabled(name)
         numbers = () if problem else range(partitions_of(there))
         ends = {number: self._standing.end_of(TopicPartition(name, number)) for number in numbers}
         return Topic(
@@ -60,7 +61,7 @@ class HBaseCatalogue(DescribedCatalogue):
         return Problem(f"{name} on the target is disabled", f"enable '{name}' in HBase's shell")
 
     def create(self, topic: ToCreate) -> None:
-        self.asked.create_topic(topic.name, topic.partitions, topic.config)
+        self.asked.create_topic(topic.name, topic.partitions, topic.config, self._shape)
 
     def add_partitions(self, name: str, partitions: int) -> None:
         self.asked.set_partitions(name, partitions)

@@ -9,10 +9,11 @@ from itertools import islice
 
 from kafka_replication.hbase import quarantine
 from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.keyed_rows import MOST_FOREIGN
 from kafka_replication.hbase.puts import Item, Puts
 from kafka_replication.hbase.rows import OVERHEAD, Origin, Rows, is_gone, offset_of
 from kafka_replication.hbase.scans import Scans
-from kafka_replication.hbase.standing import MOST_FOREIGN, outside
+from kafka_replication.hbase.standing import outside
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position
 from kafka_replication.model.failures import Failure
@@ -24,17 +25,14 @@ from kafka_replication.targets.chunk_places import Parts
 from kafka_replication.targets.idempotent import Leftover, refused
 
 
-class TablePlaces:
-    """A `Places`. A later session's rows stay because an earlier one's cells are older."""
+class TableWrites:
+    """The part of a `Places` that is the same for rows of both shapes."""
 
-    takes_back = True
-    several = "the transform makes several records of it, and a row's key has only the offset"
     remedy = "let failures.too_large set it aside, or raise hbase.client.keyvalue.maxsize and that of the servers"
 
     def __init__(self, key: PartitionKey, client: Client, puts: Puts) -> None:
         self._key, self._puts = key, puts
         self._tables, self._scans = Tables(client), Scans(client, key.target_topic)
-        self._covered: tuple[OffsetRange, ...] = ()
         self.open(None)
 
     @property
@@ -44,10 +42,30 @@ class TablePlaces:
     def open(self, position: Position | None) -> None:
         self._origin = Origin.of(self._key, position.generation if position else 1)
         self._rows = Rows(self._origin)
-        self._covered = tuple(position.coverage) if position else ()
 
     def check_ids(self, ids: Ids) -> None:
         self._tables.check_ids(self._key, ids)
+
+    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
+        place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)
+        placed = replace(failed, place=place)
+        row, about = quarantine.row_of(place), json.dumps(quarantine.about(placed)).encode()
+        put = Rows(replace(self._origin, generation=aside.generation)).put(record, number, row, failed=about)
+        puts = replace(self._puts, table=aside.topic, resend=replace(self._puts.resend, where=aside.topic))
+        if failures := puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)]):
+            raise refused(self._key, failures, self.remedy)
+        return placed
+
+
+class TablePlaces(TableWrites):
+    """A `Places`. A later session's rows stay because an earlier one's cells are older."""
+
+    takes_back = True
+    several = "the transform makes several records of it, and a row's key has only the offset"
+
+    def open(self, position: Position | None) -> None:
+        super().open(position)
+        self._covered = tuple(position.coverage) if position else ()
 
     def not_committed(self, position: Position) -> set[Leftover]:
         spans = outside(self._tables, self._key.target_topic, self._origin, position.coverage)
@@ -85,13 +103,3 @@ class TablePlaces:
         ranges = [*self._covered, *([written] if written else ())]
         spans = outside(self._tables, self._key.target_topic, self._origin, ranges)
         return sum(1 for _ in islice(self._scans.foreign(spans, self._origin.owns), MOST_FOREIGN))
-
-    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
-        place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)
-        placed = replace(failed, place=place)
-        row, about = quarantine.row_of(place), json.dumps(quarantine.about(placed)).encode()
-        put = Rows(replace(self._origin, generation=aside.generation)).put(record, number, row, failed=about)
-        puts = replace(self._puts, table=aside.topic, resend=replace(self._puts.resend, where=aside.topic))
-        if failures := puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)]):
-            raise refused(self._key, failures, self.remedy)
-        return placed

@@ -20,6 +20,7 @@ from kafka_replication.sinks.port import Record
 
 FAMILY: Final = b"k"
 VALUE, KEY, HEADERS, TIMESTAMP, OFFSET, ORIGIN = b"value", b"key", b"headers", b"timestamp", b"offset", b"origin"
+VERSION: Final = b"version"  # where the newest record of each key is kept
 FAILED: Final = b"failed"  # in the quarantine
 OVERHEAD: Final = 200  # bytes of a row beside key, value and headers; for the size of requests
 _KEY: Final = struct.Struct(">IIQ")
@@ -147,16 +148,34 @@ def is_gone(cells: Cells) -> bool:
     return bool(_about(cells).get("gone"))
 
 
+def origin_of(cells: Cells, partition: int) -> Origin:
+    """The origin of a row in this partition of the table. Raises ValueError if it is none of ours."""
+    about = _about(cells)
+    try:
+        source = TopicPartition(str(about["topic"]), int(about["partition"]))
+        return Origin(str(about["replication"]), int(about["generation"]), source, partition)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no origin of ours: {error!r}") from error
+
+
 def decoded(row: bytes, cells: Cells) -> Record:
     """The record of a row. Raises ValueError if the row is none of ours, or was changed so that it is none any more."""
-    about, offset = _about(cells), offset_of(row)
+    record = record_of(cells)
+    if record[0] != offset_of(row):
+        raise ValueError("its columns are of another row")
+    return record
+
+
+def record_of(cells: Cells) -> Record:
+    """The record in the columns of a row, whatever its key is. Raises ValueError if they are none of ours."""
+    about = _about(cells)
     absent = about.get("absent", ())
     try:
-        if _LONG.unpack(cells[OFFSET])[0] != offset or "replication" not in about:
-            raise ValueError("its columns are of another row")
+        if "replication" not in about:
+            raise ValueError("no origin of ours")
         headers = json.loads(cells[HEADERS]) if cells[HEADERS] else []
         return (
-            offset,
+            int(_LONG.unpack(cells[OFFSET])[0]),
             int(_LONG.unpack(cells[TIMESTAMP])[0]),
             None if "key" in absent else cells[KEY],
             None if "value" in absent else cells[VALUE],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kafka_replication.hbase.client import Answer, Client
@@ -27,6 +27,14 @@ class Scans:
         """The cells of a row; empty if there is none. Raises GapFound if there is no table."""
         return self._cells(self._asked("get", thrift().TGet(row=row)))
 
+    def gets(self, rows: Sequence[bytes], *names: bytes) -> dict[bytes, Cells]:
+        """The cells of those of these rows that are there; only these columns of them, if any is named.
+
+        Raises GapFound if there is no table.
+        """
+        found = self._asked("getMultiple", gets(rows, self._family, *names)) if rows else []
+        return {result.row: self._cells(result) for result in found if result.row}
+
     def rows(self, span: Span, *, backwards: bool = False, **settings: Any) -> Iterator[Row]:
         """The rows in a span, in the order of their keys, or ``backwards``. ``settings`` are those of a scan.
 
@@ -48,13 +56,13 @@ class Scans:
             read = sum(len(cell.value) for result in page for cell in result.columnValues) or 1
             size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // read))
 
-    def origins(self, span: Span, *, backwards: bool = False) -> Iterator[Row]:
+    def origins(self, span: Span, *, backwards: bool = False, **settings: Any) -> Iterator[Row]:
         """The same with the column alone that says where a row came from, without rows that lack it."""
         column = thrift().TColumn(family=FAMILY, qualifier=ORIGIN)
-        return self.rows(span, backwards=backwards, columns=[column])
+        return self.rows(span, backwards=backwards, columns=[column], **settings)
 
-    def keys(self, span: Span) -> Iterator[bytes]:
-        return (row for row, _ in self.rows(span, filterString=KEYS_ALONE))
+    def keys(self, span: Span, **settings: Any) -> Iterator[bytes]:
+        return (row for row, _ in self.rows(span, filterString=KEYS_ALONE, **settings))
 
     def foreign(self, spans: Iterable[Span], is_ours: Callable[[bytes, Cells], bool]) -> Iterator[bytes]:
         """The keys of the rows in these spans that are not ours."""
@@ -81,6 +89,12 @@ class Scans:
 
     def _cells(self, result: Any) -> Cells:
         return cells_of(result, self._family)
+
+
+def gets(rows: Sequence[bytes], family: bytes = FAMILY, *names: bytes) -> list[Any]:
+    """The requests for these rows; for these columns of them, if any is named."""
+    columns = [thrift().TColumn(family=family, qualifier=name) for name in names] or None
+    return [thrift().TGet(row=row, columns=columns) for row in rows]
 
 
 def _before(row: bytes) -> bytes:

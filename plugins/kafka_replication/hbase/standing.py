@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 
 from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.keyed_rows import MOST_FOREIGN, NewestPlace
 from kafka_replication.hbase.quarantine import HBaseQuarantine
 from kafka_replication.hbase.rows import Cells, Origin, Span, decoded, is_gone, offset_of
 from kafka_replication.hbase.scans import Scans
@@ -21,6 +22,7 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import Failures
@@ -28,8 +30,6 @@ from kafka_replication.targets.unhidden import ContentReader, UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.verify import PartDigest
-
-MOST_FOREIGN = 1_000  # rows of others that are counted and shown
 
 
 def outside(tables: Tables, table: str, origin: Origin, ranges: Iterable[OffsetRange]) -> list[Span]:
@@ -43,12 +43,15 @@ class HBaseStanding(UnhiddenStanding):
 
     commit_takes = 0
 
-    def __init__(self, client: Client, ledger: JournalLedger) -> None:
-        self._client, self._ledger = client, ledger
+    def __init__(self, client: Client, ledger: JournalLedger, shape: Shape = RECORDS) -> None:
+        self._client, self._ledger, self._shape = client, ledger, shape
+
+    def _place(self, at: TopicPartition) -> Place | NewestPlace:
+        return (NewestPlace if self._shape == LATEST else Place)(self._client, self._ledger, at)
 
     def end_of(self, at: TopicPartition) -> int:
         """The end of a partition of an existing table."""
-        return Place(self._client, self._ledger, at).end
+        return self._place(at).end
 
     def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         ends, _ = self.ends(wanted)
@@ -64,10 +67,10 @@ class HBaseStanding(UnhiddenStanding):
         return ends, failed
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
-        return next((record[0] for record in Place(self._client, self._ledger, at).content(wanted)), None)
+        return self._place(at).first(wanted)
 
     def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
-        return nullcontext(ContentReader(Place(self._client, self._ledger, at).content))
+        return nullcontext(ContentReader(self._place(at).content))
 
 
 class Place:
@@ -106,6 +109,9 @@ class Place:
         """One past the last row."""
         return self.own_end + len(self._others())
 
+    def first(self, wanted: OffsetRange) -> int | None:
+        return next((record[0] for record in self.content(wanted)), None)
+
     def content(self, wanted: OffsetRange) -> Iterator[Record]:
         """Ours in their order, then those of others, whose content is the key of the row."""
         for covered in self._covered:
@@ -141,7 +147,9 @@ class HBaseVerifier:
         self._scans = Scans(client, key.target_topic)
         self._origin: Origin | None = None
 
-    def _opened(self) -> Origin:
+    @property
+    def origin(self) -> Origin:
+        """The origin of what is read."""
         if self._origin is None:
             position = self._ledger.position(self._key)
             if position is not None:
@@ -150,7 +158,7 @@ class HBaseVerifier:
         return self._origin
 
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
-        origin, found = self._opened(), 0
+        origin, found = self.origin, 0
         for wanted in part.offsets:
             if digest is None:
                 found += sum(not is_gone(cells) for _, cells in self._scans.origins(origin.span(wanted)))

@@ -10,12 +10,14 @@ from kafka_replication.hbase.client import SEE, Answer, Client
 from kafka_replication.hbase.protocol import thrift
 from kafka_replication.hbase.rows import FAMILY, partition_begins
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError
+from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.planning.snapshot import Problem
 from kafka_replication.targets.described import DescribedTopics
 
 # A table of HBase has no id, so that one that was created again would be taken for the one before: it gets ours.
 ID: Final = b"kafka-replication.id"
 PARTITIONS: Final = b"kafka-replication.partitions"
+SHAPE: Final = b"kafka-replication.shape"
 FOREVER: Final = 2**31 - 1  # of a family's TTL
 MOST_REGIONS: Final = 32  # that a new table begins with
 READ_ONLY: Final = b"READONLY"
@@ -77,13 +79,15 @@ class Tables(DescribedTopics):
             if not self.exists(name):
                 raise Refused(answer.what, f"correct target_topics; {SEE}") from answer
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create the table of a topic, with a region for each partition at first."""
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str], shape: Shape = RECORDS) -> None:
+        """Create the table of a topic, with a region for each partition at first, if row keys begin with these."""
         families = {FAMILY: _beginning(FAMILY_SETTING, config)}
         if problem := family_problem(name, families[FAMILY]):
             raise Refused(problem.what, "correct target_topics.config")
         about = {ID: uuid.uuid4().hex.encode(), PARTITIONS: b"%d" % partitions}
-        regions = min(partitions, MOST_REGIONS)
+        if shape != RECORDS:
+            about[SHAPE] = shape.encode()
+        regions = min(partitions, MOST_REGIONS) if shape == RECORDS else 1
         splits = [partition_begins(number * partitions // regions) for number in range(1, regions)]
         attributes = {**_encoded(_beginning(TABLE_SETTING, config)), **about}
         self.create(name, families, attributes=attributes, splits=splits or None)
@@ -124,7 +128,7 @@ def partitions_of(there: Any) -> int:
     return int((there.attributes or {}).get(PARTITIONS, b"1"))
 
 
-def problem_of(name: str, there: Any) -> Problem | None:
+def problem_of(name: str, there: Any, shape: Shape = RECORDS) -> Problem | None:
     """The reason why no record may be written to a table as it is; None if it may be."""
     families = {family.name: family for family in there.columns or ()}
     if FAMILY not in families:
@@ -137,6 +141,13 @@ def problem_of(name: str, there: Any) -> Problem | None:
             f"{name} on the target has no {ID.decode()}, by which one that is created again is told from it",
             f"in HBase's shell, before anything is written there: {command}",
         )
+    if (made := (there.attributes or {}).get(SHAPE, RECORDS.encode()).decode()) != shape:
+        command = f"alter '{name}', METADATA => {{'{SHAPE.decode()}' => '{shape}'}}"
+        return Problem(
+            f"{name} was made for 'shape: {made}', not for 'shape: {shape}': rows of both cannot be told apart",
+            f"write to another table (topics.rename); one of your own, which has no rows yet, can be prepared:"
+            f" {command}",
+        )
     if (there.attributes or {}).get(READ_ONLY, b"false").lower() == b"true":
         return Problem(f"{name} on the target is read only", f"alter '{name}', READONLY => false")
     return None
@@ -147,8 +158,8 @@ def family_problem(name: str, settings: Mapping[str, str]) -> Problem | None:
     ttl = settings.get("TTL", str(FOREVER))
     if ttl not in (str(FOREVER), "FOREVER"):
         return Problem(
-            f"the family {FAMILY.decode()} of {name} has a TTL ({ttl}): it would hide every record at once, because the"
-            " timestamps of its cells are small numbers, not times",
+            f"the family {FAMILY.decode()} of {name} has a TTL ({ttl}): it would hide records, because the timestamps"
+            " of their cells are numbers that we count, not times",
             f"alter '{name}', NAME => '{FAMILY.decode()}', TTL => 'FOREVER'; delete old rows by another program",
         )
     return None

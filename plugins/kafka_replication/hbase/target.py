@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from kafka_replication.hbase import client as clients
+from kafka_replication.hbase.by_key import KeyVerifier
 from kafka_replication.hbase.catalogue import HBaseCatalogue
 from kafka_replication.hbase.client import SEE, Client
+from kafka_replication.hbase.key_places import KeyPlaces
 from kafka_replication.hbase.places import TablePlaces
 from kafka_replication.hbase.protocol import THRIFT2
 from kafka_replication.hbase.puts import Puts
@@ -18,15 +20,17 @@ from kafka_replication.hbase.shelf import TableShelf
 from kafka_replication.hbase.standing import HBaseStanding, HBaseVerifier
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.kafka.read_back.partition_comparison import SourceSide
+from kafka_replication.kafka.write.partitioner import partition_of_key
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Login
-from kafka_replication.model.targets import HBASE, IDEMPOTENT, Promise
+from kafka_replication.model.targets import HBASE, IDEMPOTENT, LATEST, Promise
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
 from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
@@ -74,11 +78,11 @@ class HBaseTarget(IdempotentTarget):
 
     @cached_property
     def catalogue(self) -> HBaseCatalogue:
-        return HBaseCatalogue(self._client, self.ledger, self._shelf)
+        return HBaseCatalogue(self._client, self.ledger, self._shelf, self._settings.shape)
 
     @cached_property
     def standing(self) -> HBaseStanding:
-        return HBaseStanding(self._client, self.ledger)
+        return HBaseStanding(self._client, self.ledger, self._settings.shape)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
         return lambda: nullcontext(JournalLedger(TableShelf(self._client, self._settings.replication)))
@@ -108,14 +112,25 @@ class HBaseSink(IdempotentSink):
     def shelf(self) -> TableShelf:
         return TableShelf(self._client, self.settings.replication)
 
-    def places(self, key: PartitionKey, resend: Resend) -> TablePlaces:
+    def places(self, key: PartitionKey, resend: Resend) -> TablePlaces | KeyPlaces:
         puts = Puts(client=self._client, table=key.target_topic, resend=resend, seconds=resend.stall_seconds)
-        return TablePlaces(key, self._client, puts)
+        if self.settings.shape != LATEST:
+            return TablePlaces(key, self._client, puts)
+        return KeyPlaces(key, self._client, puts, lambda: self._keyed(key))
+
+    def _keyed(self, key: PartitionKey) -> KeyedPartition:
+        return KeyedPartition(
+            number=key.source.partition,
+            partitions=self.asked.partitions(key.target_topic),
+            partitioner=self.settings.partitioner,
+            partition_of=partition_of_key,
+        )
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "HBase stores rows, not Kafka's batches"
 
-    def verifier(self, key: PartitionKey) -> AbstractContextManager[HBaseVerifier]:
+    def verifier(self, key: PartitionKey) -> AbstractContextManager[HBaseVerifier | KeyVerifier]:
         """With connections of its own."""
         client = Client(self.settings.connection, self.settings.request_seconds)
-        return nullcontext(HBaseVerifier(client, self.ledger, key))
+        records = HBaseVerifier(client, self.ledger, key)
+        return nullcontext(KeyVerifier(client, records, key) if self.settings.shape == LATEST else records)

@@ -120,12 +120,6 @@ RULES: Final[tuple[Rule, ...]] = (
         instead="remove 'shape', and write 'target_topics: {config: {cleanup.policy: compact}}'",
     ),
     Rule(
-        one=("target.shape", frozenset({LATEST})),
-        other=("target.type", frozenset({HBASE})),
-        why="one row for each key is not there yet",
-        instead="remove 'shape', or write 'target: {type: opensearch}'",
-    ),
-    Rule(
         one=_BATCHES,
         other=_DOCUMENTS,
         why="each record is a document or a row",

@@ -19,6 +19,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets.keyed import NoPlace
 
 FIELD: Final = "kafka"
 ABOUT: Final = "kafka_replication"  # in an index's mapping: what we say about it
@@ -50,7 +51,7 @@ def mapping(partitions: int, shape: Shape = RECORDS) -> dict[str, Any]:
     return {"_meta": {ABOUT: about}, "properties": {FIELD: FIELDS}}
 
 
-class NoDocument(ValueError):
+class NoDocument(NoPlace):
     """A record that cannot be a document, and why."""
 
 
@@ -112,7 +113,7 @@ class Documents:
         return None
 
 
-def failure_of(record: Record, error: NoDocument) -> Failure:
+def failure_of(record: Record, error: NoPlace) -> Failure:
     return Failure(record[0], FailureKind.REFUSED, f"it cannot be a document: {error}", "not_a_document")
 
 

@@ -12,7 +12,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch import quarantine
 from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
 from kafka_replication.opensearch.client import Client, path
-from kafka_replication.opensearch.documents import FIELD, NoDocument, Origin, failure_of
+from kafka_replication.opensearch.documents import FIELD, Origin, failure_of
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.shapes import Making
@@ -21,6 +21,7 @@ from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.chunk_places import ChunkPlaces
 from kafka_replication.targets.idempotent import Leftover, refused
+from kafka_replication.targets.keyed import NoPlace
 
 PAGE = 10_000
 
@@ -79,7 +80,7 @@ class IndexPlaces:
     def placed(self, record: Record, number: int) -> Item | Failure:
         try:
             return self._making.item(record, number)
-        except NoDocument as error:
+        except NoPlace as error:
             return failure_of(record, error)
 
     def refusal(self, record: Record) -> Failure | None:

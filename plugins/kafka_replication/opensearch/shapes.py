@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Final, Protocol
 
-from kafka_replication.kafka.write.partitioner import partition_of_key
 from kafka_replication.model.failures import Failure
-from kafka_replication.model.newest import CRC32, MURMUR2, KeyHash, version
 from kafka_replication.opensearch.bulk import Item, item
 from kafka_replication.opensearch.documents import Documents, NoDocument, Origin, failure_of
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.chunk_places import ChunkPlaces, NewestPlaces, Parts
+from kafka_replication.targets.keyed import KeyedPartition, NoPlace, version
 
 MOST_ID_BYTES: Final = 512
 _ENCODED: Final = "base64:"
@@ -28,10 +26,10 @@ class Making(Protocol):
         """True if what was written and not committed can be deleted: nothing else was there before."""
 
     def id(self, record: Record) -> str:
-        """The id of the record's document. Raises NoDocument."""
+        """The id of the record's document. Raises NoPlace."""
 
     def item(self, record: Record, session: int) -> Item:
-        """The document of a record, as the session of this number writes it. Raises NoDocument."""
+        """The document of a record, as the session of this number writes it. Raises NoPlace."""
 
     def refusal(self, record: Record) -> Failure | None:
         """The failure of a record that cannot be a document."""
@@ -61,59 +59,36 @@ class EachRecord:
         return Parts(self.origin.source.partition, digests=digests)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NewestOfKey:
     """The document's id is the key, and its version tells how new the record is."""
 
     takes_back: ClassVar[bool] = False
     origin: Origin
     documents: Documents
-    partitions: int  # of the source topic
-    partitioner: KeyHash
+    keys: KeyedPartition
 
     def item(self, record: Record, session: int) -> Item:  # the same for every session
         offset, id_ = record[0], self.id(record)
-        try:
-            number = version(self.origin.generation, offset)
-        except ValueError as error:
-            raise NoDocument(str(error)) from None
+        number = version(self.origin.generation, offset)
         action = f'{{"index":{{"_id":{json.dumps(id_)},"version":{number},"version_type":"external"}}}}\n'
         return Item(offset, action.encode() + self.documents.encoded(record) + b"\n")
 
     def id(self, record: Record) -> str:
-        if (key := record[2]) is None:
-            raise NoDocument("it has no key, by which the newest record is kept (shape: latest)")
-        if (right := self._partition(self.partitioner, key)) != self._own:
-            raise NoDocument(self._misplaced(key, right))
-        id_ = id_of(key)
+        id_ = id_of(self.keys.key(record))
         if (size := len(id_.encode())) > MOST_ID_BYTES:
             raise NoDocument(f"its key makes an id of {size} bytes, and {MOST_ID_BYTES} is the most")
         return id_
 
-    @cached_property
-    def _own(self) -> int:
-        return self.origin.source.partition
-
-    def _partition(self, by: KeyHash, key: bytes) -> int:
-        return partition_of_key(by, key, self.partitions) if self.partitions > 1 else 0
-
-    def _misplaced(self, key: bytes, right: int) -> str:
-        other: KeyHash = CRC32 if self.partitioner == MURMUR2 else MURMUR2
-        fits = f", where {other} would put it (target.partitioner)" if self._partition(other, key) == self._own else ""
-        return (
-            f"{self.partitioner} puts its key into partition {right} of {self.partitions}, but it is in"
-            f" {self._own}{fits}: records of a key in two partitions have no order"
-        )
-
     def refusal(self, record: Record) -> Failure | None:
         try:
             self.item(record, 0)
-        except NoDocument as error:
+        except NoPlace as error:
             return failure_of(record, error)
         return None
 
     def places(self, *, digests: bool) -> NewestPlaces:  # what is left out changes nothing
-        return NewestPlaces(self._own)
+        return NewestPlaces(self.origin.source.partition)
 
 
 def id_of(key: bytes) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from kafka_replication.kafka.read_back.partition_comparison import SourceSide
+from kafka_replication.kafka.write.partitioner import partition_of_key
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -29,6 +30,7 @@ from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearch
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
 from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
@@ -116,8 +118,13 @@ class OpenSearchSink(IdempotentSink):
         documents = Documents(origin, self.settings.documents.value)
         if self.settings.shape != LATEST:
             return EachRecord(origin, documents)
-        partitions = self.asked.partitions(index)
-        return NewestOfKey(origin, documents, partitions, self.settings.partitioner)
+        keys = KeyedPartition(
+            number=origin.source.partition,
+            partitions=self.asked.partitions(index),
+            partitioner=self.settings.partitioner,
+            partition_of=partition_of_key,
+        )
+        return NewestOfKey(origin, documents, keys)
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "OpenSearch stores documents, not Kafka's batches"

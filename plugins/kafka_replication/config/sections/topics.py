@@ -49,7 +49,7 @@ class TargetCluster(Cluster):
         default=RECORDS,
         description=(
             "`records`: every record is kept, as one document, for example. `latest`: for each key its newest record,"
-            " for `type: opensearch`. See [latest.md](latest.md)."
+            " for `type: opensearch` and `hbase`. See [latest.md](latest.md)."
         ),
     )
     partitioner: KeyHash = Field(

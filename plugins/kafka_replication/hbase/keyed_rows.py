@@ -1,0 +1,160 @@
+"""A table of the shape ``latest``: a row for each key, whose cells have the record's version as their timestamp.
+
+The highest timestamp is what readers find, whoever writes it and when. Rows are not in the order of offsets, and HBase
+has no index of those: it is asked for timestamps, and passes over the files that have none of them. A file may still
+have a cell that a newer one has replaced, so what a scan finds is read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.protocol import thrift
+from kafka_replication.hbase.rows import OFFSET, ORIGIN, Cells, Origin, origin_of
+from kafka_replication.hbase.scans import FIRST_PAGE, LONGEST_PAGE, PAGE_BYTES, Scans
+from kafka_replication.model.newest import MOST_GENERATION, MOST_OFFSET, version
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Record
+from kafka_replication.targets.journal import JournalLedger
+
+LONGEST_ROW: Final = 32_767  # bytes of a row key
+MOST_FOREIGN: Final = 1_000  # rows of others that are counted and shown
+_ESCAPE: Final = b"\0"
+_EVER: Final = 2**63 - 1
+
+
+def row_of(key: bytes) -> bytes:
+    """The row key of a key: itself. An empty one, which HBase has not, and one that begins with a zero byte get one
+    more zero byte in front. No two keys have the same.
+    """
+    return key if key and not key.startswith(_ESCAPE) else _ESCAPE + key
+
+
+class KeyedRows:
+    """The rows of such a table, as its readers find them."""
+
+    def __init__(self, client: Client, table: str) -> None:
+        self._scans = Scans(client, table)
+
+    def ours(self, origin: Origin, wanted: OffsetRange, *, whole: bool = False) -> Iterator[tuple[int, bytes, Cells]]:
+        """The offset, key and cells of the rows of an origin that have these offsets, in the order of their keys; with
+        all columns, or with those alone that say where a record came from.
+        """
+        names = () if whole else (ORIGIN, OFFSET)
+        end = min(wanted.until, MOST_OFFSET + 1)
+        for row, cells in self._between(_first(origin, wanted.from_), _first(origin, end), names):
+            if origin.is_of(cells) and (offset := _offset(cells)) is not None and offset in wanted:
+                yield offset, row, cells
+
+    def foreign(self, replication: str, generation: int | None) -> Iterator[bytes]:
+        """The keys of rows that this generation of the replication has not written. Their timestamps are not ours:
+        times in milliseconds are below those of every generation.
+        """
+        for begin, end in _outside(generation):
+            for row, cells in self._between(begin, end, (ORIGIN,), keys=True):
+                if generation is None or not _is_of(cells, replication, generation):
+                    yield row
+
+    def at(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, Cells]]:
+        """The cells at each of these keys where a row is."""
+        wanted, size = {row_of(key): key for key in keys}, FIRST_PAGE
+        left = list(wanted)
+        while left:
+            some, left = left[:size], left[size:]
+            found = self._scans.gets(some)
+            yield from ((wanted[row], cells) for row, cells in found.items())
+            read = sum(len(content) for cells in found.values() for content in cells.values()) or 1
+            size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // read))
+
+    def _between(
+        self, begin: int, end: int, names: tuple[bytes, ...], *, keys: bool = False
+    ) -> Iterator[tuple[bytes, Cells]]:
+        """The rows with a cell of such a timestamp, of which only those have the column of the origin that are ours;
+        with all ``keys``, or with that column alone.
+        """
+        if begin >= end:
+            return
+        times, everything = thrift().TTimeRange(minStamp=begin, maxStamp=end), (b"", b"")
+        scan: Any = self._scans.keys if keys else self._scans.origins
+        found = (one if keys else one[0] for one in scan(everything, timeRange=times))
+        while some := list(islice(found, FIRST_PAGE if not names else LONGEST_PAGE)):
+            there = self._scans.gets(some, *names)
+            yield from ((row, there.get(row, {})) for row in some)
+
+
+def _first(origin: Origin, offset: int) -> int:
+    """The first version of this offset or a later one."""
+    return version(origin.generation, offset) if offset <= MOST_OFFSET else _after(origin.generation)
+
+
+def _after(generation: int) -> int:
+    return version(generation + 1, 0) if generation < MOST_GENERATION else _EVER
+
+
+def _outside(generation: int | None) -> list[tuple[int, int]]:
+    return [(0, _EVER)] if generation is None else [(0, version(generation, 0)), (_after(generation), _EVER)]
+
+
+def _offset(cells: Cells) -> int | None:
+    return int.from_bytes(cells[OFFSET], signed=True) if OFFSET in cells else None
+
+
+def _is_of(cells: Cells, replication: str, generation: int) -> bool:
+    try:
+        origin = origin_of(cells, 0)
+    except ValueError:
+        return False
+    return (origin.replication, origin.generation) == (replication, generation)
+
+
+class NewestPlace:
+    """One partition of such a table. The places of superseded records are empty, and rows of others are all that
+    `content` gives: the rest is found by its keys.
+    """
+
+    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
+        key, position = ledger.writer_to(at)
+        self._rows, self._replication = KeyedRows(client, at.topic), ledger.journal.replication
+        self._generation = position.generation if position else None  # without a position nothing there is ours
+        self._origin = Origin.of(key, position.generation) if key and position else None
+        self._target_end = position.target_end if position else 0
+
+    @property
+    def own_end(self) -> int:
+        """One past our highest committed offset. What an attempt wrote that died may have replaced what was committed:
+        then that is as new.
+        """
+        end = self._target_end
+        if end == 0 or next(self._ours(OffsetRange(end - 1, MOST_OFFSET + 1)), None) is not None:
+            return end
+        return max((offset + 1 for offset in self._ours(OffsetRange(0, end - 1))), default=0)
+
+    def _ours(self, wanted: OffsetRange) -> Iterator[int]:
+        found = self._rows.ours(self._origin, wanted) if self._origin else iter(())
+        return (offset for offset, _, _ in found)
+
+    def _others(self) -> list[bytes]:
+        """The keys of rows that are not ours."""
+        return list(islice(self._rows.foreign(self._replication, self._generation), MOST_FOREIGN))
+
+    @property
+    def end(self) -> int:
+        """One past the last row."""
+        return self.own_end + len(self._others())
+
+    def first(self, wanted: OffsetRange) -> int | None:
+        until = min(wanted.until, self._target_end)
+        ours = self._ours(OffsetRange(wanted.from_, until)) if wanted.from_ < until else iter(())
+        if (found := min(ours, default=None)) is not None:
+            return found
+        return next((record[0] for record in self.content(wanted)), None)
+
+    def content(self, wanted: OffsetRange) -> Iterator[Record]:
+        own_end = self.own_end
+        if wanted.until > own_end:
+            for number, row in enumerate(self._others(), own_end):
+                if number in wanted:
+                    yield number, -1, row, None, None

@@ -1,0 +1,55 @@
+"""The order and the partition of records of which a target keeps the newest one of each key: the same for every kind of
+target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafka_replication.model import newest
+from kafka_replication.model.newest import CRC32, MURMUR2, KeyHash
+from kafka_replication.sinks.port import Record
+
+
+class NoPlace(ValueError):
+    """A record that has no place on the target, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedPartition:
+    """One partition of a source topic that has all records of its keys. ``partition_of`` is the partition in which
+    producers put a key: by their partitioner, the key, and the number of partitions.
+    """
+
+    number: int
+    partitions: int
+    partitioner: KeyHash
+    partition_of: Callable[[KeyHash, bytes, int], int]
+
+    def key(self, record: Record) -> bytes:
+        """The key of a record of this partition. Raises NoPlace if records of its key are not all here."""
+        if (key := record[2]) is None:
+            raise NoPlace("it has no key, by which the newest record is kept (shape: latest)")
+        if (right := self._right(self.partitioner, key)) != self.number:
+            raise NoPlace(self._misplaced(key, right))
+        return key
+
+    def _right(self, by: KeyHash, key: bytes) -> int:
+        return self.partition_of(by, key, self.partitions) if self.partitions > 1 else 0
+
+    def _misplaced(self, key: bytes, right: int) -> str:
+        other: KeyHash = CRC32 if self.partitioner == MURMUR2 else MURMUR2
+        fits = f", where {other} would put it (target.partitioner)" if self._right(other, key) == self.number else ""
+        return (
+            f"{self.partitioner} puts its key into partition {right} of {self.partitions}, but it is in"
+            f" {self.number}{fits}: records of a key in two partitions have no order"
+        )
+
+
+def version(generation: int, offset: int) -> int:
+    """As `kafka_replication.model.newest.version`. Raises NoPlace."""
+    try:
+        return newest.version(generation, offset)
+    except ValueError as error:
+        raise NoPlace(str(error)) from None

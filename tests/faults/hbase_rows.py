@@ -1,0 +1,108 @@
+"""Faults with HBase as the target: those of its server and its gateway and of the way to it, and those of our own
+processes.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import replace
+from functools import partial
+
+from tests.faults.bench import Bench
+from tests.faults.opensearch_rows import AGAIN, PROFILES, SHORT, STALL
+from tests.faults.row import Row
+from tests.faults.row_side import GATEWAY, LEDGER, MASTER, Node, RowSide
+from tests.faults.trial import Trial, TrialFailed
+
+__all__ = ["PROFILES", "ROWS"]
+
+
+def _side(trial: Trial) -> RowSide:
+    assert isinstance(trial.bench.elsewhere, RowSide)
+    return trial.bench.elsewhere
+
+
+def killed(which: str, trial: Trial) -> None:
+    run = trial.start()
+    trial.middle(run)
+    trial.note(f"killing the {which}")
+    Node(_side(trial).server, which).kill()
+    time.sleep(trial.dice.random() * 8)
+    _side(trial).server.start()
+    trial.note("it is back")
+    trial.finish(run)
+
+
+def frozen(which: str, trial: Trial) -> None:
+    """SIGSTOP for longer than the client waits for an answer."""
+    trial.settings |= SHORT
+    trial.copy["stall_timeout"] = STALL
+    run = trial.start()
+    trial.middle(run)
+    trial.note(f"freezing the {which}")
+    node = Node(_side(trial).server, which)
+    node.send(signal.SIGSTOP)
+    time.sleep(4 + trial.dice.random() * 8)
+    node.send(signal.SIGCONT)
+    trial.note("it woke up")
+    trial.finish(run)
+
+
+def disabled(ledger: bool, trial: Trial) -> None:
+    """For shorter or longer than a copy waits."""
+    trial.copy["stall_timeout"] = STALL
+    run = trial.start()
+    trial.middle(run, most=15)
+    table = LEDGER if ledger else trial.target_topic
+    _side(trial).ground.enable(table, False)
+    trial.note(f"{table} is disabled")
+    time.sleep(trial.dice.random() * 3 * STALL)
+    _side(trial).ground.enable(table, True)
+    trial.note("it is enabled")
+    trial.finish(run)
+
+
+def answers_lost(trial: Trial) -> None:
+    """Connections end while answers are on their way: what was asked for is done, and nobody hears of it."""
+    run = trial.start()
+    trial.middle(run, most=10)
+    proxy = _side(trial).proxy
+    proxy.delay(0.3)
+    for _ in range(4):
+        time.sleep(0.5 + trial.dice.random())
+        proxy.cut()
+    proxy.delay(0)
+    trial.note("connections were cut 4 times")
+    trial.finish(run)
+
+
+def table_deleted(trial: Trial) -> None:
+    run = trial.start()
+    trial.middle(run)
+    trial.limits = {partition: trial.load.ends[partition] for partition in trial.load.ends}
+    _side(trial).delete(trial.target_topic)
+    trial.note("deleted the table")
+    if trial.finish(run) == "done":
+        raise TrialFailed("all was copied before the table was deleted")
+
+
+ROWS = tuple(
+    replace(row, bench=Bench.with_hbase, sampled=False)
+    for row in (
+        Row("hbase-gateway-killed", partial(killed, GATEWAY), "core"),
+        Row("hbase-killed", partial(killed, MASTER), "core"),
+        Row("hbase-gateway-frozen", partial(frozen, GATEWAY), "core"),
+        Row("hbase-table-disabled", partial(disabled, False), "core"),
+        Row("hbase-ledger-disabled", partial(disabled, True), "core"),
+        Row("hbase-answers-lost", answers_lost, "core"),
+        Row(
+            "hbase-table-deleted",
+            table_deleted,
+            "core",
+            expected="was deleted|was created again|was re-created or deleted|is gone",
+            ignore=("lost",),
+        ),
+        *(replace(row, name=f"hbase-{row.name}") for row in AGAIN),
+    )
+)
