@@ -31,10 +31,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Processes inherit that each signal ends them, also where it is ignored here, as SIGHUP is under nohup."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS if number != signal.SIGINT}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = [signal.signal(number, signal.SIG_DFL) for number in SIGNALS]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    for number, handler in before.items():
+    for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
 
 
