@@ -119,7 +119,7 @@ def rows(folder: Path) -> tuple[Rows, Callable[[], None]]:
     return Rows(HBaseGround(server)), server.stop
 
 
-@pytest.fixture(params=[search, pytest.param(rows, marks=pytest.mark.slow)])
+@pytest.fixture(params=[search, rows])
 def there(request: pytest.FixtureRequest, stack_folder: Path) -> Iterator[Elsewhere]:
     """A server of its own: the tests of another process kill the one that they share."""
     target, end = request.param(stack_folder)
@@ -132,6 +132,7 @@ def order(number: int, name: str = "") -> Rec:
     return Rec(b"%d" % number, value, (), 1_700_000_000_000 + number)
 
 
+@pytest.mark.slow
 def test_runs_backfills_audits_and_retries(airflow: Airflow, source_cluster: Brokers, there: Elsewhere) -> None:
     topic, name = there.topic, f"af-{there.kind}"
     source = Cluster(source_cluster.bootstrap)

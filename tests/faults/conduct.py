@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from tests.faults import profiles
-from tests.faults.judge import Judge, misreported, reported
+from tests.faults.judge import Judge, misreported, reported, without_the_engine
 from tests.faults.sampler import Sampler
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.checker import Comparison
@@ -95,7 +95,9 @@ def _settle(
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
     if complete:
-        trial.note(f"chunks by engine: {dict(trial.bench.copied_to.engines(trial.name))}")
+        chunks = trial.bench.copied_to.engines(trial.name)
+        trial.note(f"chunks by engine: {dict(chunks)}")
+        verdict.problems += without_the_engine(chunks)
     if sampler is not None:
         verdict.samples = sampler.samples
         verdict.problems += sampler.violations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.faults import load
+from tests.faults import load, profiles
 from tests.faults.judge import reported
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
@@ -13,8 +13,8 @@ from tests.support.checker import read
 from tests.support.scenario import Cluster, Rec
 from tests.support.waiting import wait_until
 
-PART = 150
-RECORDS = 400
+PART = 150 * profiles.current().longer
+RECORDS = 400 * profiles.current().longer
 DAY = 86_400_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 
@@ -97,6 +97,16 @@ def misreported(
     if there != told if whole else there["lost"] > told["lost"]:
         problems.append(f"partition {partition}: {dict(there)} are there, and {dict(told)} was reported")
     return problems
+
+
+def without_the_engine(chunks: Mapping[str, int]) -> list[str]:
+    """The engine that a profile is there for has to have copied. ``chunks`` are counted by what receipts name: engine and
+    version.
+    """
+    wanted = profiles.current().engine
+    if not wanted or wanted in {name.partition("/")[0] for name in chunks}:
+        return []
+    return [f"the {wanted} engine was to copy, and these did: {dict(chunks)}"]
 
 
 def _sum(one: Comparison, other: Comparison) -> Comparison:

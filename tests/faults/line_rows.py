@@ -19,14 +19,15 @@ from tests.support.scenario import Rec
 
 SLOW = 200_000  # bytes a second, of each broker
 QUOTA = 1_000_000  # bytes a second, of each broker
-SIZE = 1_000
+LONGER = profiles.current().longer  # more records, and as many bytes
+SIZE = 1_000 // LONGER
 ON_SLOW_LINE = 2_500  # records of a partition: 12 s at SLOW, and a transaction has 10
 MANY = 3_000
 TOO_LARGE = 50_000  # the size of a record that is refused
 
 
 def heavy(count: int, bench: Bench, topic: str, _: int, too_large: int | None = None) -> Load:
-    """``count`` records of a partition that cannot be compressed.
+    """``count`` records of a partition, or ``LONGER`` times as many, that cannot be compressed.
 
     ``too_large`` is the number, in each partition, of a record that a topic with max.message.bytes=20000 refuses.
     """
@@ -40,7 +41,7 @@ def heavy(count: int, bench: Bench, topic: str, _: int, too_large: int | None = 
                 (),
                 load.FIRST_TIME + n,
             )
-            for n in range(count)
+            for n in range(count * LONGER)
         )
         source.produce(topic, records, partition)
     return load.look(source, topic)
@@ -120,7 +121,7 @@ ROWS = (
         "target-200-ms-away-refuses",
         distant_refusal,
         expected=r"refuses the record at offset \d+",
-        load=partial(heavy, 1_000, too_large=777),
+        load=partial(heavy, 1_000, too_large=777 * LONGER),
         refused=_is_too_large,
     ),
     Row("target-produce-quota", partial(quota, "target", "producer"), "core", load=partial(heavy, MANY)),

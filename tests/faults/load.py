@@ -21,7 +21,8 @@ from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 BLOCKS = 8
-BLOCK_RECORDS = 60  # of one partition: 8 blocks of 60 make about 10 chunks of 50, of which a range takes 2-5 s
+# Of one partition: 8 blocks of 60 make about 10 chunks of 50, of which a range takes 2-5 s.
+BLOCK_RECORDS = 60 * profiles.current().longer
 FIRST_TIME = 1_700_000_000_000
 
 

@@ -27,7 +27,7 @@ from tests.faults.trial import Trial, TrialFailed
 from tests.support.waiting import wait_until
 
 CHUNKS = 8  # of one partition; a range has some ten
-HALF = 250  # offsets of a partition
+HALF = 250 * profiles.current().longer  # offsets of a partition
 
 
 def _alone(trial: Trial) -> Broker:

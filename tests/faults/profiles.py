@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication import transforms
+from kafka_replication.model import engine_choice
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from tests.support.checker import Record
 
@@ -26,7 +27,8 @@ def unchanged(record: Record) -> Sequence[Record]:
 class Profile:
     """``made`` are the records that the target must have of one record of the source. What is ``aside`` must be in the
     quarantine topic instead, as it is at the source. ``copy`` is added to the settings that all trials copy with, ``load`` to
-    those of the load's producers.
+    those of the load's producers. Partitions and chunks have ``longer`` times as many records as usual. ``engine`` has to
+    copy at least one chunk in each run of a row that heals.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -35,6 +37,8 @@ class Profile:
     leaves_out: Mapping[str, str] = field(default_factory=dict)  # rows that mean nothing here, and why
     copy: Mapping[str, Any] = field(default_factory=dict)
     load: Mapping[str, Any] = field(default_factory=dict)
+    longer: int = 1
+    engine: str = ""  # any
 
     @property
     def delivery(self) -> str:
@@ -98,6 +102,7 @@ WITHOUT_TRANSACTIONS = {
     "target-foreign-writer-during": _TOLD_APART,
 }
 
+LONGER = 20  # a partition has some 10,000 offsets then
 SPREAD = 7  # partitions of the target
 BY_KEY = {"partitioning": "by_key", "target_topics": {"partitions": SPREAD}}
 OF_ONE_PARTITION = {
@@ -120,6 +125,19 @@ PROFILES = {
         leaves_out={"target-retention-of-old-records": "its one batch is one chunk, so no run dies between two"},
         copy={"engine": "batch"},
         load={"batch.num.messages": 10},
+    ),
+    # Long enough for the batch engine; what a run leaves half done may be short, and is then copied by the record engine.
+    "auto": Profile(
+        leaves_out={
+            "target-retention-of-old-records": "its one batch is one chunk, so no run dies between two",
+            **dict.fromkeys(
+                ("source-partition-offline", "target-partition-offline"), "its 21 partitions are short: `batch` has it"
+            ),
+        },
+        copy={"engine": engine_choice.AUTO},
+        load={"batch.num.messages": 10 * LONGER},
+        longer=LONGER,
+        engine=engine_choice.BATCH,
     ),
     "by_key": Profile(BY_KEY, leaves_out=OF_ONE_PARTITION),
     "quarantine": Profile(

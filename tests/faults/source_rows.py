@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import ElectionType, TopicPartition
 
-from tests.faults import load
+from tests.faults import load, profiles
 from tests.faults.bench import Bench
 from tests.faults.kafka_tool import run_tool
 from tests.faults.load import PARTITIONS, Load
@@ -18,7 +18,7 @@ from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.scenario import Rec, send
 
-PART = 150
+PART = 150 * profiles.current().longer
 
 
 def broker_killed(trial: Trial) -> None:

@@ -12,11 +12,12 @@ from confluent_kafka import Producer
 
 from kafka_replication.ledger import record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from tests.faults import profiles
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 
-PART = 150  # source offsets of each partition that a first, bounded run copies
+PART = 150 * profiles.current().longer  # source offsets of each partition that a first, bounded run copies
 
 
 def locked(trial: Trial) -> None:

@@ -33,10 +33,11 @@ from tests.support.processes import command, is_alive
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
-SLOWLY = 10_000  # bytes a second: half a megabyte is copied in most of a minute
+# Bytes a second: half a megabyte is copied in most of a minute.
+SLOWLY = 10_000 * profiles.current().longer
 NEARLY_ALL = 20  # chunks of some 30 that each of two workers copies
 MARK = "FAULT_TRIAL"
-CHUNK = 40  # records: a range of some 400 takes about ten chunks
+CHUNK = 40 * profiles.current().longer  # records: a range of some 400 takes about ten chunks
 
 
 class TrialFailed(Exception):

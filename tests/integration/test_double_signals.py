@@ -30,10 +30,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Processes inherit that SIGINT ends them, also where it is ignored here."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Processes inherit that each signal ends them, also where it is ignored here, as SIGHUP is under nohup."""
+    before = [signal.signal(number, signal.SIG_DFL) for number in SIGNALS]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture

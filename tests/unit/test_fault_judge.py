@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.judge import misreported
+from tests.faults.judge import misreported, without_the_engine
 from tests.faults.load import Load
 from tests.faults.profiles import VARIABLE
 from tests.faults.row import Row
@@ -67,3 +67,12 @@ def test_what_is_lost_or_doubled_has_to_be_reported_exactly(monkeypatch: pytest.
     assert told(lost, whole=False)
     monkeypatch.setenv(VARIABLE, "at_least_once")
     assert told(lost, lost=1)
+
+
+def test_the_engine_that_a_profile_is_there_for_has_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert without_the_engine({"record/1": 3}) == []
+    monkeypatch.setenv(VARIABLE, "auto")
+    assert without_the_engine({"record/1": 3, "batch/1": 1}) == []
+    [problem] = without_the_engine({"record/1": 3})
+    assert "the batch engine was to copy" in problem
+    assert without_the_engine({})

@@ -136,6 +136,51 @@ def test_a_signal_that_comes_while_an_object_is_freed_is_not_lost(first: str, co
     assert ended.returncode == code and "Exception ignored" not in ended.stderr, ended.stderr
 
 
+# The signal comes where `Condition.wait` has given its lock away, while the new thread holds it in order to say that it has
+# begun: the interrupted `with` then gives away what the new thread holds, which ends the new thread with an error.
+BEGINNING = """
+import os, signal, sys, threading
+from kafka_replication.runtime import stopping
+
+holds, may_go_on = threading.Lock(), threading.Lock()
+notify_all = threading.Condition.notify_all
+
+def halting(condition):
+    if threading.get_ident() != threading.main_thread().ident:
+        holds.release()
+        may_go_on.acquire()
+    notify_all(condition)
+
+def interrupting(frame, event, argument):
+    if "saved_state" in frame.f_locals:
+        sys.settrace(None)
+        holds.acquire()
+        os.kill(os.getpid(), signal.{number})
+    return interrupting
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stopping.on_signals(even_ignored=True)
+holds.acquire()
+may_go_on.acquire()
+threading.Condition.notify_all = halting
+sys.settrace(interrupting)
+try:
+    threading.Thread(target=print).start()
+finally:
+    sys.settrace(None)
+    may_go_on.release()
+    while len(os.listdir("/proc/self/task")) > 1:
+        pass
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_thread_that_a_signal_keeps_from_beginning_is_not_told(number: str) -> None:
+    program = BEGINNING.format(number=number)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.Signals[number], "", "")
+
+
 IN_TEXT = """
 import os, signal, sys
 from kafka_replication.runtime import stopping

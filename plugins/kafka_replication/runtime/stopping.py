@@ -18,6 +18,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP 
 AGAIN = 0.05  # seconds until a signal is raised again whose exception is known to be lost
 LOOK = 0.5  # seconds from one look to the next whether the process leaves; if it does not, the signal is raised again
 _PROGRAM = ("<module>", "_run_module_as_main")  # the outermost frame, until Python takes the process down
+_NOT_BEGUN = "Exception ignored in thread started by"  # what fails in the thread's own work is told in another way
 _told = sys.unraisablehook
 atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)  # before Python takes its handlers back
 
@@ -52,10 +53,14 @@ def on_signals(*, even_ignored: bool = False) -> None:
 
 
 def _lost(lost: Any) -> None:
-    """Python drops an exception that comes while it frees an object, and with it the signal: the process goes on."""
+    """Python drops an exception that comes while it frees an object, and with it the signal: the process goes on.
+
+    A thread that the main thread was just starting may not begin: the interrupted `with` of a condition gives away the
+    lock that the new thread holds. That is no error to tell, because the process ends.
+    """
     if _asked and isinstance(lost.exc_value, SystemExit):
         signal.setitimer(signal.ITIMER_REAL, AGAIN, LOOK)  # not here, where it would be lost as well
-    else:
+    elif not (_asked and (lost.err_msg or "").startswith(_NOT_BEGUN)):
         _told(lost)
 
 
