@@ -85,9 +85,16 @@ def after(view: LedgerView, taken: TakenBack) -> LedgerView:
 
 @pytest.mark.parametrize(
     ("end", "again", "target_end"),
-    [(33, "nothing", 32), (32, "nothing", 32), (31, "[20, 30)", 21), (22, "[20, 30)", 21), (21, "[20, 30)", 21),
-     (20, "[10, 30)", 10), (0, "[0, 30)", 0)],
-)  # fmt: skip
+    [
+        (33, "nothing", 32),
+        (32, "nothing", 32),
+        (31, "[20, 30)", 21),
+        (22, "[20, 30)", 21),
+        (21, "[20, 30)", 21),
+        (20, "[10, 30)", 10),
+        (0, "[0, 30)", 0),
+    ],
+)
 def test_every_chunk_that_reaches_above_the_end_is_copied_again(end: int, again: str, target_end: int) -> None:
     view = ledger()
     taken = take_back(KEY, view, read(CHUNKS), {0: end}, STAMP)
@@ -220,9 +227,17 @@ def test_what_retention_removed_is_not_copied_twice() -> None:
 
 def planned(copy: OffsetRange | None, missed: Coverage = Coverage()) -> Plan:  # noqa: B008
     partition = PartitionPlan(
-        key=KEY, state=State.BEHIND, ids=IDS, generation=1, start=0, position=30, source_end=50, watermark=30, copy=copy,
+        key=KEY,
+        state=State.BEHIND,
+        ids=IDS,
+        generation=1,
+        start=0,
+        position=30,
+        source_end=50,
+        watermark=30,
+        copy=copy,
         missed=missed,
-    )  # fmt: skip
+    )
     return Plan("orders-dr", (partition,))
 
 
@@ -258,12 +273,36 @@ FOURTH = receipt(30, 40)
         ([CHUNKS[2]], CHUNKS[:2], False, True),
         ([FOURTH], CHUNKS, True, False),
         ([replace(MOVED, generation=2)], CHUNKS, False, True),
-        ([MOVED, Gap(generation=1, kind="retention", range=OffsetRange(30, 40), reason="r", approved_by="a", ids=IDS,
-                     run_id="r", time="t")], CHUNKS, False, True),
+        (
+            [
+                MOVED,
+                Gap(
+                    generation=1,
+                    kind="retention",
+                    range=OffsetRange(30, 40),
+                    reason="r",
+                    approved_by="a",
+                    ids=IDS,
+                    run_id="r",
+                    time="t",
+                ),
+            ],
+            CHUNKS,
+            False,
+            True,
+        ),
     ],
-    ids=["its records stand", "they do not", "its receipt is there", "it was dropped", "the position has it",
-         "the position does not", "a reset", "an approved gap"],
-)  # fmt: skip
+    ids=[
+        "its records stand",
+        "they do not",
+        "its receipt is there",
+        "it was dropped",
+        "the position has it",
+        "the position does not",
+        "a reset",
+        "an approved gap",
+    ],
+)
 def test_a_hidden_part_of_the_ledger_follows_what_is_visible_of_its_transaction(
     hidden: Sequence[Any], receipts: Sequence[Receipt], stands: bool, counted: bool
 ) -> None:

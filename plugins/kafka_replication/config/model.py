@@ -170,7 +170,7 @@ class Replication(Section):
         default_factory=Timeouts, validate_default=True, description="How long requests, ranges and a run may take."
     )
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
-    alerts: Alerts = Field(default_factory=Alerts, description="Who is told when something is wrong.")
+    alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")
     dags: Dags = Field(default_factory=Dags, description="Which DAGs the replication has beside its own.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(
