@@ -8,7 +8,7 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.e2e.airflow_home import Airflow
 from tests.e2e.api_server import Server, log_in, open_page, serving
 from tests.support import browser as browsers
 from tests.support.clusters import Brokers
+from tests.support.scenario import Cluster, numbered
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -27,12 +28,8 @@ pytestmark = [
     pytest.mark.skipif(browsers.MISSING is not None, reason=str(browsers.MISSING)),
 ]
 SHOWN, BEHIND, FAILING = "orders-dr", "clicks-feed", "payments-dr"
-FILES = {
-    SHOWN: "demo.orders",
-    "customers-archive": "demo.customers",
-    BEHIND: "demo.clicks",
-    FAILING: "demo.payments",  # a topic that is not there
-}
+PAYMENTS = "demo.payments"
+FILES = {SHOWN: "demo.orders", "customers-archive": "demo.customers", BEHIND: "demo.clicks", FAILING: PAYMENTS}
 FILE = """\
 name: {name}
 source: {{connection: kafka_source}}
@@ -40,7 +37,7 @@ target: {{connection: kafka_target}}
 topics: {{include: [{topic}]}}
 copy: {{chunk_records: 20000}}
 """
-RECORDS, MORE = 200_000, 20_000
+RECORDS, MORE = 200_000, 2_000
 MOST_BYTES = 150_000
 
 
@@ -53,20 +50,21 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(
     airflow: Airflow, source_cluster: Brokers, pictures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    source = source_cluster.bootstrap
-    demo_data.create_topics(source)
-    demo_data.produce(source, 1, RECORDS)
+    source = Cluster(source_cluster.bootstrap)
+    demo_data.create_topics(source.bootstrap)
+    demo_data.produce(source.bootstrap, 1, RECORDS)
+    source.create(PAYMENTS, 1)
+    source.produce(PAYMENTS, numbered(MORE))
     for name, topic in FILES.items():
         file_of(airflow, name).write_text(FILE.format(name=name, topic=topic))
-    for name in FILES:
-        if name != SHOWN:
-            in_a_terminal(airflow, "run", name)
     draw(in_a_terminal(airflow, "run", SHOWN), pictures / "terminal.svg")
-    demo_data.produce(source, 2, MORE)
-    for name in (SHOWN, "customers-archive"):
+    for name in ("customers-archive", BEHIND, FAILING):
         in_a_terminal(airflow, "run", name)
-    for name in FILES:
-        in_a_terminal(airflow, "watch", name, "--once")
+    for topic in ("demo.clicks", PAYMENTS):
+        source.produce(topic, numbered(MORE))
+    source.delete_before(PAYMENTS, 0, MORE + MORE // 2)  # a gap, which only a person can give up
+    in_a_terminal(airflow, "run", FAILING)
+    in_a_terminal(airflow, "watch", *FILES, options=["--once"])
     with serving(airflow, tmp_path_factory.mktemp("server"), {"admin": "admin"}) as started:
         yield started
 
@@ -75,10 +73,11 @@ def file_of(airflow: Airflow, name: str) -> Path:
     return airflow.folder / "dags" / "replications" / f"{name}.yaml"
 
 
-def in_a_terminal(airflow: Airflow, command: str, name: str, *options: str) -> str:
+def in_a_terminal(airflow: Airflow, command: str, *names: str, options: Sequence[str] = ()) -> str:
     """What it writes to stdout, which is a terminal for it; its progress goes elsewhere."""
     ours, its = pty.openpty()
-    line = [sys.executable, "-m", "kafka_replication.cli", command, str(file_of(airflow, name)), *options]
+    files = [str(file_of(airflow, name)) for name in names]
+    line = [sys.executable, "-m", "kafka_replication.cli", command, *files, *options]
     environment = airflow.environment | {"TERM": "xterm-256color", "COLUMNS": "200"}
     process = subprocess.Popen(line, env=environment, stdout=its, stderr=subprocess.DEVNULL)
     os.close(its)
@@ -92,7 +91,7 @@ def in_a_terminal(airflow: Airflow, command: str, name: str, *options: str) -> s
             break
     process.wait()
     os.close(ours)
-    return f"$ kafka-replication {command} {name}.yaml\n" + said.decode().replace("\r\n", "\n")
+    return f"$ kafka-replication {command} {names[0]}.yaml\n" + said.decode().replace("\r\n", "\n")
 
 
 def draw(said: str, file: Path) -> None:
@@ -119,14 +118,14 @@ def test_the_pictures_of_the_page_show_what_runs_and_what_fails(server: Server, 
             window.prefer(theme)
             window.open(f"{server.url}/plugin/replications")
             window.run("localStorage.setItem('theme', arguments[0])", theme)
-            for name, path, words in (
-                (f"page-{theme}", "", FAILING),
-                (f"replication-{theme}", f"replications/{SHOWN}", "Over time"),
-            ):
+            shown = {f"page-{theme}": ""} | ({"replication-light": f"replications/{SHOWN}"} if theme == "light" else {})
+            for name, path in shown.items():
                 open_page(window, server, path)
-                window.wait_for(words)
+                window.wait_for(SHOWN)
                 wait_until(lambda: window.run("return document.documentElement.dataset.theme") == theme, 30)  # noqa: B023
                 window.leave()
-                file = pictures / f"{name}.png"
-                window.screenshot(file)
-                assert 10_000 < file.stat().st_size < MOST_BYTES
+                window.screenshot(pictures / f"{name}.png")
+                assert 10_000 < (pictures / f"{name}.png").stat().st_size < MOST_BYTES
+        open_page(window, server)
+        for words in (FAILING, "failing", "approve-gap", "in sync", "behind"):
+            window.wait_for(words)
