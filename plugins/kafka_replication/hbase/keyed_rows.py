@@ -60,12 +60,15 @@ class KeyedRows:
 
     def at(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, Cells]]:
         """The cells at each of these keys where a row is."""
-        wanted, size = {row_of(key): key for key in keys}, FIRST_PAGE
-        left = list(wanted)
-        while left:
-            some, left = left[:size], left[size:]
-            found = self._scans.gets(some)
-            yield from ((wanted[row], cells) for row, cells in found.items())
+        wanted = {row_of(key): key for key in keys}
+        return ((wanted[row], cells) for row, cells in self._read(iter(wanted)) if cells)
+
+    def _read(self, rows: Iterator[bytes], *names: bytes) -> Iterator[tuple[bytes, Cells]]:
+        """The cells of each of these rows, all or those with these names; none where there is no row."""
+        size = FIRST_PAGE
+        while some := list(islice(rows, size)):
+            found = self._scans.gets(some, *names)
+            yield from ((row, found.get(row, {})) for row in some)
             read = sum(len(content) for cells in found.values() for content in cells.values()) or 1
             size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // read))
 
@@ -79,10 +82,7 @@ class KeyedRows:
             return
         times, everything = thrift().TTimeRange(minStamp=begin, maxStamp=end), (b"", b"")
         scan: Any = self._scans.keys if keys else self._scans.origins
-        found = (one if keys else one[0] for one in scan(everything, timeRange=times))
-        while some := list(islice(found, FIRST_PAGE if not names else LONGEST_PAGE)):
-            there = self._scans.gets(some, *names)
-            yield from ((row, there.get(row, {})) for row in some)
+        yield from self._read((one if keys else one[0] for one in scan(everything, timeRange=times)), *names)
 
 
 def _first(origin: Origin, offset: int) -> int:
