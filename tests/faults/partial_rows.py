@@ -78,13 +78,28 @@ def _back(trial: Trial, broker: Broker) -> None:
 
 
 def _is_mended(trial: Trial) -> None:
-    """The next run is green, and says what it mended."""
-    run = trial.start()
+    _has_mended(trial, trial.start())
+
+
+def _has_mended(trial: Trial, run: Attempt) -> None:
+    """The run is green, and says what it mended."""
     trial.finish(run)
     notes = (run.result or {}).get("notes", ())
     if (run.result or {}).get("outcome") != "done" or not notes or str(Event.MENDED) not in run.text:
         raise TrialFailed(f"run {run.number} did not mend it: {run.result}")
     trial.note(f"notes: {notes}")
+
+
+def _session(trial: Trial, partition: int) -> Producer:
+    """A session of the producer of this partition. It ends the one before it."""
+    settings = {
+        "bootstrap.servers": trial.bench.target.cluster.bootstrap,
+        "transactional.id": trial.key(partition).transactional_id,
+        "log_level": 0,
+    }
+    writer = Producer(settings)
+    writer.init_transactions(60)
+    return writer
 
 
 def run_dies(trial: Trial) -> None:
@@ -114,6 +129,25 @@ def run_dies_while_it_mends(trial: Trial) -> None:
     if trial.finish(trial.start("M1")) != "killed":
         raise TrialFailed("the run did not come to mend anything")
     _is_mended(trial)
+
+
+def fenced_while_it_mends(trial: Trial) -> None:
+    """Between its two transactions a session of the same producer begins, as of a run whose lease is gone. The run mends
+    the rest at once, and does not wait for a transaction that nobody ends.
+    """
+    broker, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate.mending"
+    run = _committed_without(trial, broker, partition)
+    run.kill()
+    _back(trial, broker)
+    gate.touch()
+    run = trial.start(f"M1={gate}")
+    wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
+    for at in _hidden(trial):
+        if at.topic == trial.target_topic:
+            _session(trial, at.partition)
+    trial.note("fenced the run that mends")
+    gate.unlink()
+    _has_mended(trial, run)
 
 
 def two_mend(trial: Trial) -> None:
@@ -170,18 +204,12 @@ def ledger_is_hidden(trial: Trial) -> None:
 
 def next_session_aborts(trial: Trial) -> None:
     """Its marker drops the copies that the ledger counts: a session began that knew nothing of the partial commit."""
-    broker, target = _alone(trial), trial.bench.target
+    broker = _alone(trial)
     run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
     run.kill()
     _back(trial, broker)
     for at in _hidden(trial):
-        settings = {
-            "bootstrap.servers": target.cluster.bootstrap,
-            "transactional.id": trial.key(at.partition).transactional_id,
-            "log_level": 0,
-        }
-        writer = Producer(settings)
-        writer.init_transactions(60)
+        writer = _session(trial, at.partition)
         writer.begin_transaction()
         writer.produce(at.topic, value=b"never committed", partition=at.partition)
         writer.flush(60)
@@ -209,6 +237,7 @@ ROWS = (
     Row("target-commit-partial", run_dies),
     Row("target-commit-partial-given-up", run_gives_up),
     Row("target-commit-partial-mending-killed", run_dies_while_it_mends),
+    Row("target-commit-partial-mending-fenced", fenced_while_it_mends),
     Row("target-commit-partial-two-mend", two_mend),
     Row("target-commit-partial-dropped", next_session_aborts, sampled=False),
     Row("target-abort-partial", aborted_without),

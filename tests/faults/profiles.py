@@ -88,6 +88,7 @@ HALF_DONE = (
     "target-commit-partial",
     "target-commit-partial-given-up",
     "target-commit-partial-mending-killed",
+    "target-commit-partial-mending-fenced",
     "target-commit-partial-two-mend",
     "target-commit-partial-dropped",
     "target-abort-partial",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from kafka_replication.ledger.entries import Entry, Position, Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.delivery import EXACTLY_ONCE
-from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
+from kafka_replication.model.errors import Busy, Fenced, OutOfTime, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
@@ -70,14 +70,31 @@ class Damage:
 def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
     """Mend what the plan's snapshot shows. A partition that cannot be mended stays as it is.
 
+    What a session left half done, because a newer one of its producer ended it or a broker did not answer, is mended
+    once more: nobody else ends the transaction that is still open there, and its copier would wait for it in vain.
     Raises Busy, OutOfTime, and what reading the ledger raises.
     """
+    half_done = set[PartitionKey]()
+    mended = _mended(run, plan, world, half_done)
+    if half_done:
+        again = replace(plan, partitions=tuple(one for one in plan.partitions if one.key in half_done))
+        more = _mended(run, again, mended.world, set())
+        left = {key: why for key, why in mended.left.items() if key not in half_done}
+        mended = Mended(world=more.world, done={**mended.done, **more.done}, left={**left, **more.left})
+    for key, text in mended.left.items():
+        log_event(log, logging.ERROR, Event.NOT_MENDED, "%s: %s", key, text)
+    return mended
+
+
+def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionKey]) -> Mended:
+    """The same once. Adds to ``half_done`` whose session has ended by an error that may not come again."""
+    world = before
     looked_at = [planned.key for planned in plan.partitions if _is_looked_at(run, planned, world)]
     suspects = _suspects(run, world, looked_at)
     dropped = _dropped(run, world, [key for key in looked_at if key not in suspects and world.view.pending(key)])
     suspects |= {key: [key.target] for key in dropped}
     if not suspects:
-        return Mended(world=world)
+        return Mended(world=before)
     name = run.replication.name
     # What merely is an open transaction of a dead run ends with that. A run that lost its lease may be about to write
     # that lost copies were verified.
@@ -90,13 +107,11 @@ def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
     # The end of an open transaction has dropped what Kafka had hidden before it in the same partition.
     dropped |= _dropped(run, world, [key for key in suspects if key not in dropped and view.pending(key)])
     damages = _damages(run, world, suspects, dropped, left)
-    done = _mend_each(run, world, damages, left) if damages else {}
+    done = _mend_each(run, world, damages, left, half_done) if damages else {}
     for key, text in done.items():
         log_event(log, logging.WARNING, Event.MENDED, "%s: %s", key, text)
-    for key, text in left.items():
-        log_event(log, logging.ERROR, Event.NOT_MENDED, "%s: %s", key, text)
-    if not done:
-        return Mended(world=world, left=left)
+    if not done and not half_done:
+        return Mended(world=before, left=left)
     removed = {key: entry for key, entry in world.snapshot.removed.items() if key not in done}
     world = replace(world, view=run.view(), snapshot=replace(world.snapshot, removed=removed))
     return Mended(world=world, done=done, left=left)
@@ -206,7 +221,13 @@ def _damages(
     return damages
 
 
-def _mend_each(run: LeasedRun, world: World, damages: Mapping[PartitionKey, Damage], left: Texts) -> Texts:
+def _mend_each(
+    run: LeasedRun,
+    world: World,
+    damages: Mapping[PartitionKey, Damage],
+    left: Texts,
+    half_done: set[PartitionKey],
+) -> Texts:
     """Several partitions at a time. What is wrong with one is ``left``, and stops no other."""
     view = world.view
     wanted = {key: None if damage.ends else view.receipts_from(key) for key, damage in damages.items()}
@@ -223,6 +244,8 @@ def _mend_each(run: LeasedRun, world: World, damages: Mapping[PartitionKey, Dama
             left[key] = str(why)
         except ReplicationError as error:
             left[key] = f"it was not mended: {error.what}"
+            if error.retriable or isinstance(error, Fenced):
+                half_done.add(key)
 
     _at_once(damages, work)
     hidden = {TopicPartition(key.target_topic, number): key for key in done for number in damages[key].left_open}

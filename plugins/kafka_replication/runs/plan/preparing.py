@@ -189,7 +189,7 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     if before is None or before.world is not world:
         before = defended(run, demand.plan(run, world, demand.ranges(run, world)))
     mended = mend(run, before.plan, world)
-    if mended.done:
+    if mended.world is not world:
         world = mended.world
         before = defended(run, demand.plan(run, world, before.ranges))
     opening = before.opening or before.plan
