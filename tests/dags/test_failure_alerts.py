@@ -132,11 +132,14 @@ def test_a_dead_cluster_is_told_before_any_cluster_is_asked(
         fail(callback=f"{__name__}:remember")
         assert cluster.asked_at == []
     link = f"https://airflow.example.org/dags/{NAME}/runs/manual-1"
+    page = f"https://airflow.example.org/plugin/replications/kafka-replication/replications/{NAME}"
     for told in (received.mails, received.posts):
         [alert] = told
         assert alert.title == f"ALERT {NAME}: a cluster cannot be reached"
         assert f"airflow-{NAME}-manual-1" in alert.text and "start its brokers" in alert.text
-        assert f"link: {link}\nreplication: {NAME}\nkind: cluster-unavailable\nevent: opened" in alert.text
+        assert (
+            f"link: {link}\npage: {page}\nreplication: {NAME}\nkind: cluster-unavailable\nevent: opened" in alert.text
+        )
     [cause, consequence] = given["alert_fields"]
     assert (cause["kind"], cause["cause"], cause["link"]) == ("cluster-unavailable", "source does not answer", link)
     assert (consequence["kind"], consequence["replication"]) == ("run-failed", NAME)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from kafka_replication.orchestration.plugin import PREFIX
+from kafka_replication.web import PREFIX
 from stack.ports import LOOPBACK, free_ports
 from tests.e2e.airflow_home import REPOSITORY, Airflow
 from tests.support.browser import Browser

@@ -131,3 +131,5 @@ def test_a_run_that_is_marked_failed_is_told_by_the_watch(
         assert run_id in received.posts[0].text
         assert "kind: run-died" in received.posts[0].text and "kind: run-died" in received.mails[0].text
         assert f"link: {airflow.url}/dags/{NAME}/runs/" in received.posts[0].text
+        page = f"{airflow.url}/plugin/replications/kafka-replication/replications/{NAME}"
+        assert f"page: {page}\n" in received.posts[0].text

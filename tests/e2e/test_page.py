@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from kafka_replication.orchestration.plugin import PREFIX
 from kafka_replication.runtime.failpoints import VARIABLE
+from kafka_replication.web import PREFIX
 from tests.e2e.airflow_home import SECRET, Airflow
 from tests.e2e.api_server import Server, log_in, open_page
 from tests.e2e.auth_of_one_dag import ONLY

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.alerting.memory import STATE_FOLDER
+from kafka_replication.alerting.text import Links
 from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
@@ -303,8 +304,8 @@ class Airflow:
     def newest_failed(self) -> FailedRun | None:
         return self.failed
 
-    def link(self, run_id: str) -> str:
-        return f"http://airflow/{run_id}"
+    def links(self) -> Links:
+        return Links(lambda run_id: f"http://airflow/{run_id}", "http://airflow/page")
 
 
 def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, received: Inbox, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from kafka_replication.alerting.text import message
+from kafka_replication.alerting.text import Links, message
 from kafka_replication.alerting.values import Alert, AlertEvent, Cause, CauseKey, Kind, OpenCause
 
 AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
@@ -38,10 +38,12 @@ def test_how_bad_it_is_is_that_of_the_worst() -> None:
 
 
 def test_the_last_lines_of_each_alert_are_for_programs() -> None:
-    both = message("x", [alert(Kind.FAILED, topic="orders"), alert(Kind.LAG)], lambda run_id: f"https://ui/{run_id}")
+    links = Links(lambda run_id: f"https://ui/{run_id}", "https://ui/page")
+    both = message("x", [alert(Kind.FAILED, topic="orders"), alert(Kind.LAG)], links)
     first, second = (dict(line.split(": ", 1) for line in block.split("\n")[2:]) for block in both.text.split("\n\n"))
-    assert list(first) == ["cause", "run", "remedy", "link", "replication", "kind", "event", "topic"]
+    assert list(first) == ["cause", "run", "remedy", "link", "page", "replication", "kind", "event", "topic"]
     assert (first["cause"], first["link"], first["kind"]) == ("it broke", "https://ui/cli-1", "run-failed")
+    assert first["page"] == second["page"] == "https://ui/page"
     assert (second["kind"], "topic" in second) == ("lag", False)
     assert [(fields.kind, fields.topic, fields.event) for fields in both.alerts] == [
         ("run-failed", "orders", "opened"),

@@ -23,12 +23,21 @@ class Severity(StrEnum):
     FAILURE = "failure"
 
 
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Addresses for people: of a run, or else of the replication, by the run's id, and of the replication's page."""
+
+    run: Callable[[str], str] = lambda _: ""
+    page: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
     """The fields of one alert, for programs. ``event`` and ``kind`` are stable ids. ``topic`` is empty for a whole
     replication.
 
-    ``link`` is the page of the run, or else of the replication, in Airflow's UI; empty if it is not known.
+    In Airflow's UI, ``link`` is the run, or else the DAG, and ``page`` the replication on the page Replications;
+    empty if they are not known.
     """
 
     replication: str
@@ -39,9 +48,10 @@ class Fields:
     remedy: str
     run: str
     link: str
+    page: str
 
     @staticmethod
-    def of(replication: str, event: AlertEvent, cause: Cause, link: str) -> Fields:
+    def of(replication: str, event: AlertEvent, cause: Cause, links: Links) -> Fields:
         return Fields(
             replication=replication,
             kind=cause.key.kind.value,
@@ -50,7 +60,8 @@ class Fields:
             cause=" ".join(cause.what.splitlines()),
             remedy=cause.remedy,
             run=cause.run_id,
-            link=link,
+            link=links.run(cause.run_id),
+            page=links.page,
         )
 
 
@@ -64,15 +75,10 @@ class Message:
     alerts: tuple[Fields, ...] = ()
 
 
-def message(replication: str, alerts: Sequence[Alert], link: Callable[[str], str] = lambda _: "") -> Message:
-    """One message for these alerts, of which there is at least one. The first one gives the title.
-
-    ``link`` returns the page of the run with this id.
-    """
+def message(replication: str, alerts: Sequence[Alert], links: Links = Links()) -> Message:
+    """One message for these alerts, of which there is at least one. The first one gives the title."""
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
-    fields = tuple(
-        Fields.of(replication, alert.event, alert.open.cause, link(alert.open.cause.run_id)) for alert in alerts
-    )
+    fields = tuple(Fields.of(replication, alert.event, alert.open.cause, links) for alert in alerts)
     blocks = ("\n".join(_lines(alert, shown)) for alert, shown in zip(alerts, fields, strict=True))
     severity = max((_severity(alert) for alert in alerts), key=list(Severity).index)
     return Message(f"{_title(replication, alerts[0])}{more}", "\n\n".join(blocks), severity, fields)
@@ -107,6 +113,8 @@ def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
             yield f"also: {consequence.what}"
     if fields.link:
         yield f"link: {fields.link}"
+    if fields.page:
+        yield f"page: {fields.page}"
     yield f"replication: {fields.replication}"
     yield f"kind: {fields.kind}"
     yield f"event: {fields.event}"

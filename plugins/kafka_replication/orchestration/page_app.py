@@ -27,9 +27,8 @@ from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.orchestration.connecting.store_url import store
-from kafka_replication.orchestration.plugin import PREFIX
 from kafka_replication.watermarks.store import WatermarkStore
-from kafka_replication.web import pages
+from kafka_replication.web import PREFIX, pages
 from kafka_replication.web.actions import SUFFIXES
 from kafka_replication.web.pages import Choices, Reader
 from kafka_replication.web.site import Site, replication_of, store_run_id

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
-PREFIX = "/kafka-replication"
+from kafka_replication.web import PREFIX, ROUTE
 
 
 class PageApp:
@@ -27,7 +27,7 @@ VIEWS: Final[list[Mapping[str, Any]]] = [
         "href": f"{PREFIX[1:]}/",
         "destination": "nav",
         "nav_top_level": True,  # one click away, however many other plugins there are
-        "url_route": "replications",
+        "url_route": ROUTE,
     },
     {
         "name": "Replication",

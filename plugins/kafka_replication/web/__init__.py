@@ -2,3 +2,6 @@
 
 Nothing comes from another host: htmx lies in `static`, with its licence, as its npm package has it.
 """
+
+PREFIX = "/kafka-replication"  # of the pages, on Airflow's API server
+ROUTE = "replications"  # of the first page, in Airflow's own

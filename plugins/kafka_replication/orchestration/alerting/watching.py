@@ -8,13 +8,12 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from airflow.sdk.configuration import conf
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
-from kafka_replication.alerting.text import Fields
+from kafka_replication.alerting.text import Fields, Links
 from kafka_replication.alerting.values import AlertEvent
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import BACKFILL_SUFFIX
@@ -23,6 +22,8 @@ from kafka_replication.orchestration.alerting import notifiers
 from kafka_replication.orchestration.connecting.connections import AirflowConnections
 from kafka_replication.orchestration.connecting.store_url import store
 from kafka_replication.runs.watch.watching import FailedRun, Watcher, failures_of
+from kafka_replication.web import PREFIX, ROUTE
+from kafka_replication.web.site import Site
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +44,11 @@ class DagRuns:
             log.info("Airflow does not know run %s: %s", run_id, problem)
             return None
 
-    def link(self, run_id: str) -> str:
-        base = conf.get("api", "base_url", fallback="").rstrip("/")
-        if not base:
-            return ""
-        dag_id, dag_run = self._dag_run(run_id) or (self.replication.name, "")
-        page = f"{base}/dags/{quote(dag_id, safe='')}"
-        return f"{page}/runs/{quote(dag_run, safe='')}" if dag_run else page
+    def links(self) -> Links:
+        if not (base := conf.get("api", "base_url", fallback="").rstrip("/")):
+            return Links()
+        site, name = Site(f"{base}/plugin/{ROUTE}{PREFIX}", base), self.replication.name
+        return Links(lambda run_id: site.run(name, run_id) or site.dag(name), site.replication(name))
 
     def _dag_run(self, run_id: str) -> tuple[str, str] | None:
         """The DAG and its run in Airflow's words; None for a run of the command line."""
@@ -120,8 +119,8 @@ def fields(
 ) -> list[dict[str, str]]:
     """The failures of a run, for programs."""
     causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
-    link = DagRuns(replication).link
-    return [asdict(Fields.of(replication.name, AlertEvent.OPENED, cause, link(cause.run_id))) for cause in causes]
+    links = DagRuns(replication).links()
+    return [asdict(Fields.of(replication.name, AlertEvent.OPENED, cause, links)) for cause in causes]
 
 
 def _is_backfill(context: Mapping[str, Any]) -> bool:

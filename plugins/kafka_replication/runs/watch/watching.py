@@ -19,7 +19,7 @@ from kafka_replication.alerting import channels
 from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
 from kafka_replication.alerting.decide import CLAIM, decide
 from kafka_replication.alerting.memory import AlertMemory, FileMemory
-from kafka_replication.alerting.text import Message, message
+from kafka_replication.alerting.text import Links, Message, message
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -87,8 +87,8 @@ class Orchestrator(Protocol):
     def newest_failed(self) -> FailedRun | None:
         """The newest run if it has failed. The store may know it or not."""
 
-    def link(self, run_id: str) -> str:
-        """The page of this run for people, or else of the replication; empty if its address is not known."""
+    def links(self) -> Links:
+        """The addresses for people; empty ones that are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,13 +261,13 @@ class Watcher:
     def _send(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
         if not decision.alerts:
             return
-        name, link = self.replication.name, self.orchestrator.link if self.orchestrator else _unknown
+        name, links = self.replication.name, self.orchestrator.links() if self.orchestrator else Links()
         messages = {
-            way: (channel, message(name, alerts, link))
+            way: (channel, message(name, alerts, links))
             for way, channel in self._channels().items()
             if (alerts := [alert for alert in decision.alerts if way in alert.to])
         }
-        whole = message(name, decision.alerts, link)
+        whole = message(name, decision.alerts, links)
         delivered = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
         sent = [replace(alert, to=tuple(delivered.intersection(alert.to))) for alert in decision.alerts]
         memory.confirm_alerts(name, sent)
@@ -320,10 +320,6 @@ class _ByConnection:
 
     def deliver(self, message: Message) -> None:
         AppriseChannel(self.connection, self.connections.apprise(self.connection)).deliver(message)
-
-
-def _unknown(_run_id: str) -> str:
-    return ""
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
