@@ -8,7 +8,9 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from tests.e2e.airflow_home import Airflow
 from tests.e2e.api_server import Server, log_in, open_page, serving
 from tests.support import browser as browsers
 from tests.support.clusters import Brokers
-from tests.support.scenario import Cluster, numbered
+from tests.support.scenario import Cluster, Rec, numbered
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -54,19 +56,25 @@ def server(
     demo_data.create_topics(source.bootstrap)
     demo_data.produce(source.bootstrap, 1, RECORDS)
     source.create(PAYMENTS, 1)
-    source.produce(PAYMENTS, numbered(MORE))
+    source.produce(PAYMENTS, recent())
     for name, topic in FILES.items():
         file_of(airflow, name).write_text(FILE.format(name=name, topic=topic))
     draw(in_a_terminal(airflow, "run", SHOWN), pictures / "terminal.svg")
     for name in ("customers-archive", BEHIND, FAILING):
         in_a_terminal(airflow, "run", name)
     for topic in ("demo.clicks", PAYMENTS):
-        source.produce(topic, numbered(MORE))
+        source.produce(topic, recent())
     source.delete_before(PAYMENTS, 0, MORE + MORE // 2)  # a gap, which only a person can give up
     in_a_terminal(airflow, "run", FAILING)
     in_a_terminal(airflow, "watch", *FILES, options=["--once"])
     with serving(airflow, tmp_path_factory.mktemp("server"), {"admin": "admin"}) as started:
         yield started
+
+
+def recent() -> list[Rec]:
+    """Ten minutes old, so that the lag is what people are used to."""
+    timestamp = int(time.time() * 1000) - 600_000
+    return [replace(record, timestamp=timestamp + number) for number, record in enumerate(numbered(MORE))]
 
 
 def file_of(airflow: Airflow, name: str) -> Path:
@@ -111,7 +119,6 @@ def test_the_picture_of_a_run_shows_that_it_is_verified_and_asks_nobody(server: 
 
 def test_the_pictures_of_the_page_show_what_runs_and_what_fails(server: Server, pictures: Path, tmp_path: Path) -> None:
     with browsers.started(tmp_path) as window:
-        window.size(1200, 560)
         log_in(window, server, "admin")
         for theme in ("light", "dark"):
             window.leave()
@@ -120,6 +127,7 @@ def test_the_pictures_of_the_page_show_what_runs_and_what_fails(server: Server, 
             window.run("localStorage.setItem('theme', arguments[0])", theme)
             shown = {f"page-{theme}": ""} | ({"replication-light": f"replications/{SHOWN}"} if theme == "light" else {})
             for name, path in shown.items():
+                window.size(1200, 560 if path else 430)
                 open_page(window, server, path)
                 window.wait_for(SHOWN)
                 wait_until(lambda: window.run("return document.documentElement.dataset.theme") == theme, 30)  # noqa: B023
