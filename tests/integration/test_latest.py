@@ -310,6 +310,26 @@ def test_what_others_write_and_delete_with_the_time_of_now_changes_no_row(stored
     stored.assert_newest()
 
 
+def test_an_older_record_stays_behind_a_newer_one_that_lies_in_a_file(stored: Stored) -> None:
+    """A copier wakes that was replaced, after HBase has written its memory to files and begun anew."""
+    stored.create()
+    stored.put("ab")
+    stored.run()
+    scene, old = stored.scene, [(n, 0, b"%c" % (97 + n), b"old", None) for n in range(2)]
+    with scene.bare_run().clusters.target.sink.session(scene.key(), scene.position().ids) as session:
+        session.fence()
+        session.position()
+        stored.put("abc")
+        stored.run()
+        stored.ground.server.stop()
+        stored.ground.server.start()
+        writer = session.begin()
+        writer.write(old)
+        writer.finish("")
+    stored.assert_newest()
+    stored.assert_clean()
+
+
 def test_a_row_that_was_replaced_is_not_found_at_its_former_offset(stored: Stored) -> None:
     """HBase still has its cells, and a scan of timestamps finds them."""
     stored.create()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from functools import partial
 
 from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.keyed_rows import KeyedRows, row_of
@@ -13,6 +13,8 @@ from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Record
+from kafka_replication.targets import keyed
 from kafka_replication.verification.digest import record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Sent
@@ -28,7 +30,7 @@ class KeyVerifier:
 
     def at_keys(self, keys: Sequence[bytes]) -> Mapping[bytes, Found]:
         origin = self._records.origin
-        return {key: _found(cells, origin) for key, cells in self._rows.at(keys)}
+        return {key: keyed.found(partial(_read, cells, origin.partition), origin) for key, cells in self._rows.at(keys)}
 
     def still_newest(self, wanted: OffsetRange) -> Iterator[Sent]:
         there = list[Sent]()
@@ -48,15 +50,5 @@ class KeyVerifier:
         return self._records.quarantined(failed)
 
 
-def _found(cells: Cells, own: Origin) -> Found:
-    try:
-        offset, *fields = record_of(cells)
-        origin = origin_of(cells, own.partition)
-    except ValueError:
-        return NOT_OURS
-    if (origin.replication, origin.generation) != (own.replication, own.generation):
-        return NOT_OURS
-    return Found(origin.source, offset, record_digest(*fields))
-
-
-NOT_OURS: Final = Found(None, -1, b"")
+def _read(cells: Cells, partition: int) -> tuple[Origin, Record]:
+    return origin_of(cells, partition), record_of(cells)

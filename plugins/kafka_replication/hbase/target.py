@@ -30,7 +30,6 @@ from kafka_replication.model.targets import HBASE, IDEMPOTENT, LATEST, Promise
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
 from kafka_replication.targets.journal import JournalLedger
-from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
@@ -102,6 +101,8 @@ class HBaseTarget(IdempotentTarget):
 class HBaseSink(IdempotentSink):
     """A `Sink`."""
 
+    partition_of = staticmethod(partition_of_key)
+
     def __init__(self, client: Client, settings: TargetSettings, ledger: JournalLedger, deadline: Deadline) -> None:
         self._client, self.settings, self.ledger, self.deadline = client, settings, ledger, deadline
 
@@ -116,15 +117,7 @@ class HBaseSink(IdempotentSink):
         puts = Puts(client=self._client, table=key.target_topic, resend=resend, seconds=resend.stall_seconds)
         if self.settings.shape != LATEST:
             return TablePlaces(key, self._client, puts)
-        return KeyPlaces(key, self._client, puts, lambda: self._keyed(key))
-
-    def _keyed(self, key: PartitionKey) -> KeyedPartition:
-        return KeyedPartition(
-            number=key.source.partition,
-            partitions=self.asked.partitions(key.target_topic),
-            partitioner=self.settings.partitioner,
-            partition_of=partition_of_key,
-        )
+        return KeyPlaces(key, self._client, puts, lambda: self.keyed(key))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "HBase stores rows, not Kafka's batches"

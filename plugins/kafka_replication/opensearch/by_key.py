@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch.client import Client
-from kafka_replication.opensearch.documents import decoded, origin_of, sources
+from kafka_replication.opensearch.documents import Origin, decoded, origin_of, sources
 from kafka_replication.opensearch.shapes import id_of
 from kafka_replication.opensearch.standing import (
     FIRST_PAGE,
@@ -21,6 +22,8 @@ from kafka_replication.opensearch.standing import (
     ours,
     page,
 )
+from kafka_replication.sinks.port import Record
+from kafka_replication.targets import keyed
 from kafka_replication.verification.digest import record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Sent
@@ -45,7 +48,7 @@ class KeyVerifier:
             answer = page(self._client, self._key.target_topic, body)
             self._size = min(LONGEST_PAGE, max(1, self._size * PAGE_BYTES // len(answer)))
             for id_, document in sources(answer):
-                found[wanted[id_]] = _found(document, origin.replication, origin.generation)
+                found[wanted[id_]] = keyed.found(partial(_read, document), origin)
         return found
 
     def still_newest(self, wanted: OffsetRange) -> Iterator[Sent]:
@@ -63,15 +66,5 @@ class KeyVerifier:
         return self._records.quarantined(failed)
 
 
-def _found(document: bytes, replication: str, generation: int) -> Found:
-    try:
-        offset, *fields = decoded(document)
-        origin = origin_of(document)
-    except (ValueError, KeyError, TypeError):
-        return NOT_OURS
-    if (origin.replication, origin.generation) != (replication, generation):
-        return NOT_OURS
-    return Found(origin.source, offset, record_digest(*fields))
-
-
-NOT_OURS = Found(None, -1, b"")
+def _read(document: bytes) -> tuple[Origin, Record]:
+    return origin_of(document), decoded(document)

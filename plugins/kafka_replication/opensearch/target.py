@@ -30,7 +30,6 @@ from kafka_replication.opensearch.standing import OpenSearchStanding, OpenSearch
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
 from kafka_replication.targets.journal import JournalLedger
-from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 from kafka_replication.verification.read_back import Sides
@@ -99,6 +98,8 @@ class OpenSearchTarget(IdempotentTarget):
 class OpenSearchSink(IdempotentSink):
     """A `Sink`."""
 
+    partition_of = staticmethod(partition_of_key)
+
     def __init__(self, client: Client, settings: TargetSettings, ledger: JournalLedger, deadline: Deadline) -> None:
         self._client, self.settings, self.ledger, self.deadline = client, settings, ledger, deadline
 
@@ -112,19 +113,13 @@ class OpenSearchSink(IdempotentSink):
     def places(self, key: PartitionKey, resend: Resend) -> IndexPlaces:
         newest = self.settings.shape == LATEST
         bulk = Bulk(client=self._client, index=key.target_topic, resend=resend, newest=newest)
-        return IndexPlaces(key, self._client, bulk, partial(self._making, key.target_topic))
+        return IndexPlaces(key, self._client, bulk, partial(self._making, key))
 
-    def _making(self, index: str, origin: Origin) -> Making:
+    def _making(self, key: PartitionKey, origin: Origin) -> Making:
         documents = Documents(origin, self.settings.documents.value)
         if self.settings.shape != LATEST:
             return EachRecord(origin, documents)
-        keys = KeyedPartition(
-            number=origin.source.partition,
-            partitions=self.asked.partitions(index),
-            partitioner=self.settings.partitioner,
-            partition_of=partition_of_key,
-        )
-        return NewestOfKey(origin, documents, keys)
+        return NewestOfKey(origin, documents, self.keyed(key))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         return "OpenSearch stores documents, not Kafka's batches"

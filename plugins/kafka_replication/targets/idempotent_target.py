@@ -10,11 +10,13 @@ from typing import Protocol
 
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.newest import KeyHash
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.described import DescribedTopics
 from kafka_replication.targets.idempotent import IdempotentSession, Places
 from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger, Shelf
+from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
 
@@ -25,6 +27,7 @@ class IdempotentSink(Protocol):
     settings: TargetSettings
     ledger: JournalLedger
     deadline: Deadline
+    partition_of: Callable[[KeyHash, bytes, int], int]  # as that of a `KeyedPartition`
 
     @property
     def asked(self) -> DescribedTopics: ...
@@ -34,6 +37,15 @@ class IdempotentSink(Protocol):
 
     def places(self, key: PartitionKey, resend: Resend) -> Places:
         """The places of a key's records; ``resend`` writes again what is refused for now."""
+
+    def keyed(self, key: PartitionKey) -> KeyedPartition:
+        """The keys of a source partition whose target topic exists."""
+        return KeyedPartition(
+            number=key.source.partition,
+            partitions=self.asked.partitions(key.target_topic),
+            partitioner=self.settings.partitioner,
+            partition_of=self.partition_of,
+        )
 
     def writer(self, writer_id: str, what: str) -> EntryWriter:
         return EntryWriter(Journal(self.shelf()), writer_id, what, self.asked.check_place)

@@ -1,15 +1,19 @@
-"""The order and the partition of records of which a target keeps the newest one of each key: the same for every kind of
-target.
+"""The order, the partition and the finding of records of which a target keeps the newest one of each key: the same for
+every kind of target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 from kafka_replication.model import newest
 from kafka_replication.model.newest import CRC32, MURMUR2, KeyHash
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.sinks.port import Record
+from kafka_replication.verification.digest import record_digest
+from kafka_replication.verification.newest import Found
 
 
 class NoPlace(ValueError):
@@ -53,3 +57,32 @@ def version(generation: int, offset: int) -> int:
         return newest.version(generation, offset)
     except ValueError as error:
         raise NoPlace(str(error)) from None
+
+
+class Origin(Protocol):
+    """Of which replication, generation and source partition a record on the target is."""
+
+    @property
+    def replication(self) -> str: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def source(self) -> TopicPartition: ...
+
+
+def found(read: Callable[[], tuple[Origin, Record]], own: Origin) -> Found:
+    """The finding at a key, for who is looking for records of this origin. ``read`` raises ValueError, KeyError or
+    TypeError for what is none of ours.
+    """
+    try:
+        origin, (offset, *fields) = read()
+    except (ValueError, KeyError, TypeError):
+        return NOT_OURS
+    if (origin.replication, origin.generation) != (own.replication, own.generation):
+        return NOT_OURS
+    return Found(origin.source, offset, record_digest(*fields))
+
+
+NOT_OURS: Final = Found(None, -1, b"")
