@@ -32,4 +32,5 @@ def chosen(engine: str, span: int, why_not_batches: str | None = None) -> Engine
         return EngineChoice(BATCH, "copy.engine says so")
     if span < SHORT:
         return EngineChoice(RECORD, f"it has fewer than {SHORT:,} offsets")
-    return EngineChoice(BATCH, f"the record engine takes over where batches have fewer than {FEW} records each")
+    takes_over = f"the record engine takes over if its batches have fewer than {FEW} records each"
+    return EngineChoice(BATCH, f"it has {SHORT:,} offsets or more; {takes_over}")
