@@ -170,7 +170,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
     assert meaning.startswith("(before: ") and "not visible: " in meaning and "missing: " in meaning
     assert "lost: " not in meaning
     assert second.split()[-1] == "-"
-    assert begun == "begun by the batch engine: 1 partition (copy.engine says so)"
+    assert begun == "planned to be copied by the batch engine: 1 partition (copy.engine says so)"
     assert failures == [
         "FAILED orders-3 [100, 130): the target refuses the record at offset 100",
         "  remedy: raise the limit",

@@ -146,8 +146,8 @@ class RangeRow(PartitionRow, FromUntil):
     ``superseded`` of the copied records are not found, because a newer one of their key is there (`shape: latest`).
     ``written`` counts the records of ``copied`` on the target, ``digest_ok`` is null if no digest was compared, and
     ``watermark`` if it did not move. ``bytes`` and ``seconds`` are those of this run's copy, ``engines`` those that
-    wrote it. ``engine_why`` is the reason for the engine that began, as in the plan; null if this run copied nothing or
-    the plan is an older one. The reason why another engine took over is in the log of the task.
+    wrote it. ``engine_why`` is the plan's reason for the engine that it chose; null if this run copied nothing or the
+    plan is an older one. The reason why another engine began or took over is in the log of the task.
     """
 
     copied: int

@@ -163,7 +163,7 @@ class RunReport:
         left_out += [_superseded(line) for line in self.ranges if line.superseded]
         left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         begun = {line.key: line.begun for line in self.ranges if line.begun}
-        engines = engine_lines(engine_rows(begun.values()), "begun")
+        engines = engine_lines(engine_rows(begun.values()), "planned to be copied")
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
             [ranges, *legend(self.ranges), *engines, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
