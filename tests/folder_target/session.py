@@ -177,7 +177,7 @@ class FolderSession:
         self.transaction.commit()
         self._position, self._chunk = position, None
 
-    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """A folder hides nothing."""
 
     def close(self) -> None:

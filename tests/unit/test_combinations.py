@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kafka_replication.config import Replication
 from kafka_replication.config.combinations import render
 from kafka_replication.config.reading.file import parse_replication
-from kafka_replication.model.combinations import AXES, CHANGED, RULES, Axis, refusal
+from kafka_replication.model.combinations import AXES, CHANGED, OWN, RULES, Axis, refusal
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import FUNCTION, MAP
 from kafka_replication.model.targets import LATEST
@@ -24,6 +24,7 @@ CELLS = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*A
 
 def written(cell: dict[Axis, str]) -> dict[str, Any]:
     """A file with these values."""
+    kind = {OWN: "tests.folder_target.target:FolderTarget"}.get(cell["target.type"], cell["target.type"])
     partitioning = {FUNCTION: "shop.rules:by_country"}.get(cell["partitioning"], cell["partitioning"])
     return {
         **LEAST,
@@ -34,7 +35,7 @@ def written(cell: dict[Axis, str]) -> dict[str, Any]:
         "copy": {"engine": cell["copy.engine"]},
         "failures": {"policy": cell["failures"]},
         "filter": "key == 'a'" if cell["pipeline"] == CHANGED else None,
-        "target": {"connection": "b", "type": cell["target.type"], "shape": cell["target.shape"]},
+        "target": {"connection": "b", "type": kind, "shape": cell["target.shape"]},
     }
 
 

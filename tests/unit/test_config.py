@@ -265,7 +265,7 @@ def test_the_newest_record_of_each_key_belongs_to_a_target_that_keeps_it() -> No
     assert replication(target={**latest, "type": "opensearch"}).target.partitioner == "crc32"
     for wrong, named in (
         (latest, "a Kafka topic keeps every record"),
-        ({**latest, "type": "tests.folder_target.target:FolderTarget"}, "is not known of"),
+        ({**latest, "type": "tests.folder_target.target:FolderTarget"}, "decide"),
         ({**latest, "type": "opensearch", "shape": "records"}, "partitioner is for 'shape: latest' only"),
     ):
         with pytest.raises(ValidationError, match=named):

@@ -140,6 +140,16 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
         f" topic: {RESET}",
     ),
+    "copied without transactions, and then shared": (
+        Case(
+            positions={key(): replace(position(40), delivery="at_least_once")},
+            config={"on_existing_target": "share"},
+        ),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied with delivery: at_least_once: what a dead attempt left of them in"
+        " orders could not be told from records of others",
+        "let a run with delivery: exactly_once and on_existing_target: refuse or append copy something, then share",
+    ),
     "a map without the partition": (
         Case(config={"partitioning": "map", "partition_map": {"1": 0}}),
         State.FEWER_PARTITIONS,

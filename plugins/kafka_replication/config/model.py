@@ -269,7 +269,7 @@ class Replication(Section):
             "copy.engine": (self.copying.engine,),
             "failures": self.failures.policies,
             "pipeline": (combinations.CHANGED if self.pipeline else combinations.NONE,),
-            "target.type": (self.target.type,) if self.target.type in TARGETS else (),
+            "target.type": (self.target.type if self.target.type in TARGETS else combinations.OWN,),
             "target.shape": (self.target.shape,),
         }
 

@@ -27,6 +27,7 @@ Axis = Literal[
 ]
 CHANGED: Final = "filter, transform or exclude_from"  # a pipeline that leaves out or changes records
 NONE: Final = "none"
+OWN: Final = "a class of your own"
 
 # The values of each axis, as the file writes them; the first one is the default. On ``failures`` a replication can have
 # several, one for each kind of failure.
@@ -37,7 +38,7 @@ AXES: Final[Mapping[Axis, tuple[str, ...]]] = {
     "copy.engine": ("auto", "record", "batch"),
     "failures": ("fail", "quarantine", "skip"),
     "pipeline": (NONE, CHANGED),
-    "target.type": tuple(TARGETS),
+    "target.type": (*TARGETS, OWN),
     "target.shape": SHAPES,
 }
 Choice = tuple[Axis, frozenset[str]]
@@ -68,7 +69,7 @@ def _all_but(axis: Axis, *values: str) -> Choice:
 WITHOUT_TRANSACTIONS: Final = _all_but("delivery", EXACTLY_ONCE)
 _BATCHES: Final[Choice] = ("copy.engine", frozenset({"auto", "batch"}))
 _TRANSACTIONS: Final = "write 'delivery: exactly_once'"
-_DOCUMENTS: Final[Choice] = ("target.type", frozenset({OPENSEARCH, HBASE}))  # or rows: each at a place of its own
+_DOCUMENTS: Final[Choice] = ("target.type", frozenset({OPENSEARCH, HBASE, OWN}))  # or rows: each at a place of its own
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,
@@ -118,6 +119,12 @@ RULES: Final[tuple[Rule, ...]] = (
         other=("target.type", frozenset({KAFKA})),
         why="a Kafka topic keeps every record until it compacts them by itself",
         instead="remove 'shape', and write 'target_topics: {config: {cleanup.policy: compact}}'",
+    ),
+    Rule(
+        one=("target.shape", frozenset({LATEST})),
+        other=("target.type", frozenset({OWN})),
+        why="which record is newer, and where its key's partition is, the targets of this package alone decide",
+        instead="write 'shape: records'",
     ),
     Rule(
         one=_BATCHES,

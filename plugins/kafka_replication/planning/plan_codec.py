@@ -92,7 +92,7 @@ class Partition1(_Stored):
     missed: JsonCoverage = Coverage()
     what: str
     remedy: str
-    engine: str | None = None  # not written by 0.1.0
+    engine: str | None = None  # missing in an older plan
     engine_why: str = ""
 
     def value(self) -> PartitionPlan:
@@ -122,9 +122,9 @@ class Plan1(_Stored):
 
     replication: str
     partitions: list[Partition1]
-    receipts_from: dict[str, Number] = {}  # not written by 0.1.0; if it is missing, all receipts are read
-    notes: list[str] = []  # not written by 0.1.0
-    changes: list[str] = []  # not written by 0.1.0
+    receipts_from: dict[str, Number] = {}  # missing in an older plan: all receipts are read
+    notes: list[str] = []  # missing in an older plan
+    changes: list[str] = []  # missing in an older plan
 
     def value(self) -> Plan:
         offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}

@@ -330,7 +330,7 @@ class IdempotentSession:
         self._position, self._chunk = position, None
         self.places.open(position)
 
-    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """Nothing is ever hidden."""
 
     def close(self) -> None:

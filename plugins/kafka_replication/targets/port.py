@@ -216,7 +216,7 @@ class EntrySession(Protocol):
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""
 
-    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """End what an earlier session of this key left open in these partitions of the target: shown to readers
         together with the entries that ``write`` adds to the transaction, or dropped if it is None. Call it after this
         session has committed something. Raises what `TransactionPort` does.

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from kafka_replication.config.sections.base import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.config.values import names
 from kafka_replication.model.newest import MURMUR2, KeyHash
-from kafka_replication.model.targets import KAFKA, LATEST, OPENSEARCH, RECORDS, TARGETS, Shape
+from kafka_replication.model.targets import KAFKA, LATEST, OPENSEARCH, RECORDS, Shape
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 
@@ -71,8 +71,6 @@ class TargetCluster(Cluster):
 
     @model_validator(mode="after")
     def _keeps_this_shape(self) -> TargetCluster:
-        if self.shape == LATEST and self.type not in TARGETS:
-            raise ValueError(f"'shape: {LATEST}' is not known of '{self.type}': write 'shape: {RECORDS}'")
         if self.shape != LATEST and self.partitioner != MURMUR2:
             raise ValueError(f"partitioner is for 'shape: {LATEST}' only: remove it")
         return self

@@ -68,7 +68,7 @@ class PartitionSession:
         self.ledger.write(self.transaction, self.key, decided)
         self.transaction.commit()
 
-    def settle(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet."""
         # Only what mends something loads it.
         from kafka_replication.kafka.write.producers.batch_producer import BatchLane

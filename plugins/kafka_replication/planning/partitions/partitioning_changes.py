@@ -99,6 +99,8 @@ def refusal_of_change(
     """
     if position.spread is not None and (position.delivery != EXACTLY_ONCE or position.sent_from is not None):
         return _without_transactions(key, position)
+    if partitioning.shared and position.delivery != EXACTLY_ONCE:
+        return _not_to_be_shared(key, position)
     before = partitioning_of(key, position)
     if before is None:
         return refusal_beside(partitioning, key, position.ids, beside)
@@ -127,6 +129,16 @@ def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
         " there",
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create"
         f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
+    )
+
+
+def _not_to_be_shared(key: PartitionKey, position: Position) -> Refusal:
+    """The refusal to share a target topic behind records that were copied without transactions."""
+    return Refusal(
+        State.REPARTITIONED,
+        f"{key.source}: its records below offset {position.next_offset} were copied with delivery: {position.delivery}:"
+        f" what a dead attempt left of them in {key.target_topic} could not be told from records of others",
+        "let a run with delivery: exactly_once and on_existing_target: refuse or append copy something, then share",
     )
 
 

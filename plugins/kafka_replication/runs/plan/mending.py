@@ -302,7 +302,7 @@ class _Mender:
             failpoints.reached("M1")
             if damage.left_open:  # shown together with their entries, or dropped
                 places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
-                session.settle(places, (lambda: add_entries(session, back, ())) if shown else None)
+                session.end_left_open(places, (lambda: add_entries(session, back, ())) if shown else None)
         return _text(key, taken, shown=shown)
 
     def _is_all_counted(self, key: PartitionKey, numbers: Iterable[int], taken: TakenBack) -> bool:
