@@ -89,6 +89,31 @@ def test_a_signal_that_interrupts_a_client_is_no_error_of_the_client() -> None:
     assert ended.stdout == "{143: 100}\n", ended.stderr
 
 
+IN_A_WAIT = """
+import os
+from concurrent.futures import Future
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.runtime import stopping
+
+stopping.on_signals(even_ignored=True)
+future = Future()
+condition = future._condition
+release = condition._release_save
+
+def interrupted():
+    release()
+    os.kill(os.getpid(), 15)
+
+condition._release_save = interrupted
+offsets.answer_of(future, 1)
+"""
+
+
+def test_a_signal_that_interrupts_a_wait_between_two_steps_is_no_error_of_its_lock() -> None:
+    ended = subprocess.run([sys.executable, "-c", IN_A_WAIT], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr) == (143, "")
+
+
 CLOSING = """
 import logging, os, sys
 from sqlalchemy import create_engine, event

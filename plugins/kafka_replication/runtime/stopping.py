@@ -19,6 +19,7 @@ AGAIN = 0.05  # seconds until a signal is raised again whose exception is known 
 LOOK = 0.5  # seconds from one look to the next whether the process leaves; if it does not, the signal is raised again
 _PROGRAM = ("<module>", "_run_module_as_main")  # the outermost frame, until Python takes the process down
 _NOT_BEGUN = "Exception ignored in thread started by"  # what fails in the thread's own work is told in another way
+_NO_LOCK = "cannot release un-acquired lock"
 _told = sys.unraisablehook
 atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)  # before Python takes its handlers back
 
@@ -70,14 +71,16 @@ def _tells_of_no_signal(record: logging.LogRecord) -> bool:
 
 
 def raise_again(error: BaseException) -> None:
-    """Raise what a signal has raised, if C code has made this error of it: not all C code of clients passes on an
-    exception that comes while it works.
+    """Raise what a signal has raised, if this error was made of it: not all C code of clients passes on an exception
+    that comes while it works, and a wait that is interrupted between two steps has no lock to give back.
 
     Only then: what fails for a reason of its own while something is closed after a signal, as when a transaction is
     aborted, must not end the closing, which `leave_if_asked` would do.
     """
     if isinstance(error.__cause__, SystemExit):
         raise error.__cause__
+    if str(error) == _NO_LOCK and isinstance(error.__context__, SystemExit):
+        raise error.__context__
 
 
 _asked = False

@@ -183,7 +183,11 @@ def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffs
 
     librdkafka 2.16 drops that broker's error: its partitions have no error, and no offset.
     """
-    answer = future.result(seconds)
+    try:
+        answer = future.result(seconds)
+    except RuntimeError as error:
+        stopping.raise_again(error)
+        raise
     if answer.offset == OFFSET_INVALID:
         raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
     return answer
