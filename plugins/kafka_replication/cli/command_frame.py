@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,28 +45,42 @@ def act(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
-    replication, run_id = None, runner.new_run_id()
-    try:
+    replication: Replication | None = None
+    run_id = runner.new_run_id()
+
+    def tell(error: ReplicationError) -> None:
+        if failed is not None and replication is not None:
+            failed(replication, run_id, error)
+
+    with failures_told(as_json, tell):
         replication = load_replication(file)
         with store_of_command(writes=writes) as store:
             deadline = deadline or Deadline.after(replication.timeouts.run)
             run = open_run(replication, EnvironmentConnections(), store, run_id, deadline, looks=looks)
             document, text, code = action(run)
-    except ReplicationError as e:
-        stopping.leave_if_asked()
-        show_failure(e, as_json)
-        if failed is not None and replication is not None:
-            failed(replication, run_id, e)
-        raise typer.Exit(e.exit_code) from None
-    except Exception:
-        stopping.leave_if_asked()
-        raise
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     stopping.leave_if_asked()
     raise typer.Exit(code)
 
 
-def show_failure(error: ReplicationError, as_json: bool) -> None:
+@contextmanager
+def failures_told(as_json: bool = False, tell: Callable[[ReplicationError], None] = lambda _: None) -> Iterator[None]:
+    """Every expected error of what is done inside becomes one message and an exit code, and is given to ``tell``. What
+    a signal made fail ends by the signal.
+    """
+    try:
+        yield
+    except ReplicationError as error:
+        stopping.leave_if_asked()
+        _show(error, as_json)
+        tell(error)
+        raise typer.Exit(error.exit_code) from None
+    except Exception:
+        stopping.leave_if_asked()
+        raise
+
+
+def _show(error: ReplicationError, as_json: bool) -> None:
     """Print the error, its remedy and where to read on, on stderr; with ``as_json`` its document on stdout, too."""
     if as_json:
         typer.echo(json.dumps(failure(error)))

@@ -16,7 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import typer
 
-from kafka_replication.cli.command_frame import show_failure
+from kafka_replication.cli.command_frame import failures_told
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.runtime import extras, stopping
@@ -54,7 +54,7 @@ def exporter(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
-    try:
+    with failures_told():
         application = _application(by_topic)
         password = os.environ.get(PASSWORD, "")
         served = _listening(host, port, _with_password(application, password) if password else application)
@@ -63,9 +63,6 @@ def exporter(
                 served.socket, server_side=True, do_handshake_on_connect=False
             )
         say_store(writes=False)
-    except ReplicationError as error:
-        show_failure(error, as_json=False)
-        raise typer.Exit(error.exit_code) from None
     scheme = "https" if certificate else "http"
     typer.echo(f"serving {scheme}://{host}:{served.server_port}/metrics", err=True)
     with served:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from kafka_replication.cli.command_frame import show_failure
+from kafka_replication.cli.command_frame import failures_told
 from kafka_replication.cli.folder import FOLDER
 from kafka_replication.cli.stores import findings, store_of_command
 from kafka_replication.config import Replication
@@ -22,7 +22,7 @@ from kafka_replication.config.reading.file import parse_replication
 from kafka_replication.config.values.names import TOPIC_PLACEHOLDER, is_internal
 from kafka_replication.connections.environment import EnvironmentConnections, variable
 from kafka_replication.kafka.metadata import topics as cluster_topics
-from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.model.errors import BadInput
 from kafka_replication.reporting.findings import verdict
 from kafka_replication.runs import runner
 from kafka_replication.runs.clusters import Clusters
@@ -56,20 +56,17 @@ def init(
     """Ask for what is not given, try both connections, and write a replication's file that passes check."""
     given = {"name": name, "source": source, "target": target, "topics": topics, "rename": rename, "schedule": schedule}
     stopping.on_signals()
-    try:
+    with failures_told():
         path, answers = _asked(folder or (FOLDER if FOLDER.is_dir() else Path()), given)
-        passed = _passes(parse_replication(_text(answers).encode(), str(path)))
+        text = _text(answers)
+        passed = _passes(parse_replication(text.encode(), str(path)))
         if passed:
-            _write(path, _text(answers))
-    except ReplicationError as error:
-        stopping.leave_if_asked()
-        show_failure(error, as_json=False)
-        raise typer.Exit(error.exit_code) from None
+            _write(path, text)
     if not passed:
         options = " ".join(f"--{option} {shlex.quote(answer)}" for option, answer in answers.items())
         typer.echo(f"not written: mend what is named above, then: kafka-replication init {options}", err=True)
         raise typer.Exit(1)
-    typer.echo(f"{_text(answers)}\nwritten to {path}; next: kafka-replication plan {path}")
+    typer.echo(f"{text}\nwritten to {path}; next: kafka-replication plan {path}")
 
 
 def _asked(folder: Path, given: Mapping[str, str | None]) -> tuple[Path, dict[str, str]]:

@@ -13,11 +13,11 @@ import typer
 
 from kafka_replication import documents
 from kafka_replication.cli import terminal_progress
-from kafka_replication.cli.command_frame import Json, show_failure
+from kafka_replication.cli.command_frame import Json, failures_told
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_all
-from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.model.errors import BadInput
 from kafka_replication.overview.rows import Row, facts_of, in_order, row_of, rows
 from kafka_replication.overview.shown import as_json as row_as_json
 from kafka_replication.overview.shown import overview_table
@@ -93,17 +93,13 @@ def show(folder: Path | None, *, as_json: bool, watch: bool) -> None:
     if watch and as_json:
         raise typer.BadParameter("--watch shows a table: leave out --json, or call overview --json repeatedly")
     stopping.on_signals()
-    try:
+    with failures_told(as_json):
         selection = Selection.of(folder)
         with store_of_command(writes=False) as store:
             if watch:
                 terminal_progress.watch(lambda: _look(Selection.of(folder), store)[1])
                 raise typer.Exit(0)
             document, text, code = _look(selection, store)
-    except ReplicationError as error:
-        stopping.leave_if_asked()
-        show_failure(error, as_json)
-        raise typer.Exit(error.exit_code) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     stopping.leave_if_asked()
     raise typer.Exit(code)
