@@ -90,22 +90,36 @@ def test_a_signal_that_interrupts_a_client_is_no_error_of_the_client() -> None:
 
 
 IN_A_WAIT = """
-import os
+import os, threading
 from concurrent.futures import Future
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.runtime import stopping
 
+class Interrupted:  # after it gave the lock away, before the wait knows that
+    def __init__(self):
+        self.lock = threading.RLock()
+
+    def acquire(self, blocking=True):
+        return blocking and self.lock.acquire()  # so the condition knows that it is held
+
+    def __enter__(self):
+        return self.lock.__enter__()
+
+    def __exit__(self, *error):
+        self.lock.__exit__(*error)
+
+    def release(self):
+        self.lock.release()
+        os.kill(os.getpid(), 15)
+
+class Waiting(Future):
+    def result(self, timeout=None):
+        condition = threading.Condition(Interrupted())
+        with condition:
+            condition.wait(timeout)
+
 stopping.on_signals(even_ignored=True)
-future = Future()
-condition = future._condition
-release = condition._release_save
-
-def interrupted():
-    release()
-    os.kill(os.getpid(), 15)
-
-condition._release_save = interrupted
-offsets.answer_of(future, 1)
+offsets.answer_of(Waiting(), 1)
 """
 
 
