@@ -83,17 +83,17 @@ def build_audit_dag(replication: Replication) -> DAG:
 
 
 def _params() -> dict[str, Param]:
-    def number(title: str, highest: int, description: str, lowest: int = 0) -> Param:
-        kind = ["null", "integer"]
-        return Param(None, type=kind, minimum=lowest, maximum=highest, title=title, description=description)
-
     return {
-        "topic": Param(None, type=["null", "string"], title="Topic", description="A source topic; empty means all."),
-        "partition": number("Partition", 2**31 - 1, "Empty means all."),
-        "from": number("From", MAX_OFFSET, "The first source offset; empty means the beginning."),
-        "until": number(
+        "topic": form.text_field("Topic", "A source topic; empty means all."),
+        "partition": form.number_field("Partition", 2**31 - 1, "Empty means all."),
+        "from": form.number_field("From", MAX_OFFSET, "The first source offset; empty means the beginning."),
+        "until": form.number_field(
             "Until", MAX_OFFSET, "The source offset to stop at; empty means the end. Both are widened to whole chunks."
         ),
-        "sample": number("Sample", 2**31 - 1, "Only so many chunks of each partition; empty means all of them.", 1),
-        "seed": number("Seed", 2**31 - 1, "Draws the sample that an earlier report names; empty means another one."),
+        "sample": form.number_field(
+            "Sample", 2**31 - 1, "Only so many chunks of each partition; empty means all of them.", 1
+        ),
+        "seed": form.number_field(
+            "Seed", 2**31 - 1, "Draws the sample that an earlier report names; empty means another one."
+        ),
     }

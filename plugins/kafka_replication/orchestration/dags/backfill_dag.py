@@ -45,14 +45,10 @@ def _params(replication: Replication) -> dict[str, Param]:
             title="Until",
             description=f"{form.POINT}; the range ends just before it; empty means the present end.",
         ),
-        "target_topic": Param(
-            None,
-            type=["null", "string"],
-            title="Target topic",
-            description=(
-                "Copy to this topic instead of the replication's own, in the source's order; name one source topic"
-                " only. Empty means the replication's own."
-            ),
+        "target_topic": form.text_field(
+            "Target topic",
+            "Copy to this topic instead of the replication's own, in the source's order; name one source topic only."
+            " Empty means the replication's own.",
         ),
         "dry_run": form.dry_run(True),
     }

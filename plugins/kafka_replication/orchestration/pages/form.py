@@ -17,9 +17,9 @@ from kafka_replication.config.values.names import is_pattern
 POINT = "An offset, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z"
 
 
-def number_field(title: str, highest: int, description: str) -> Param:
-    """A whole number from 0 to ``highest``."""
-    return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
+def number_field(title: str, highest: int, description: str, lowest: int = 0) -> Param:
+    """A whole number from ``lowest`` to ``highest``."""
+    return Param(None, type=["null", "integer"], minimum=lowest, maximum=highest, title=title, description=description)
 
 
 def text_field(title: str, description: str, *values: str) -> Param:
