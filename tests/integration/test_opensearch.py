@@ -15,7 +15,7 @@ from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed.catalog import Selection, failed_records
 from stack.opensearch_server import OpenSearchServer
-from tests.support.http_proxy import Answer, Pass, Proxy, refused, running
+from tests.support.http_proxy import Answer, Nth, Pass, Proxy, refused, running
 from tests.support.jobs import InProcess, after_copy
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import Rec, Scenario, only
@@ -230,9 +230,10 @@ def test_a_block_that_stays_is_named_and_nothing_is_set_aside(shop: Shop) -> Non
 
 def test_an_index_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
     shop.ready()
+    second = Nth(2)
 
     def deleting(path: str, body: bytes, passed: Pass) -> Answer:
-        if len(shop.proxy.bulks) == 2:
+        if second.is_this():
             shop.ground.delete(shop.scene.topic)
         return passed(body)
 
@@ -245,11 +246,11 @@ def test_an_index_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
 
 def test_a_server_that_dies_in_the_middle_and_comes_back(shop: Shop) -> None:
     shop.ready()
-    killed = threading.Event()
+    second, killed = Nth(2), threading.Event()
 
     def dying(path: str, body: bytes, passed: Pass) -> Answer:
         answer = passed(body)
-        if len(shop.proxy.bulks) == 2:
+        if second.is_this():
             shop.ground.go_away()
             shop.ground.come_back()
             killed.set()

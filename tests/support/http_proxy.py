@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import ssl
 import threading
@@ -28,6 +29,18 @@ def writes_documents(method: str, path: str) -> bool:
 
 
 @dataclass
+class Nth:
+    """Which of several requests this is, also where they come at the same time: one of them alone is the ``number``-th."""
+
+    number: int
+    _count: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def is_this(self) -> bool:
+        """To be asked once a request."""
+        return next(self._count) == self.number
+
+
+@dataclass
 class Proxy:
     """``fault`` is asked about each request that writes documents, or about each that is ``wanted`` by method and path;
     without it all are passed on.
@@ -36,7 +49,6 @@ class Proxy:
     url: str
     fault: Fault | None = None
     wanted: Callable[[str, str], bool] | None = None
-    bulks: list[int] = field(default_factory=list)  # documents in each request, in the order of their coming
     logins: frozenset[str] | None = None  # values of the header ``authorization`` that are let in; None: any
     # One for all requests: each new one would read the certificates of this machine.
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=120))
@@ -54,7 +66,6 @@ class Proxy:
         fault, wanted = self.fault, self.wanted or writes_documents
         if fault is None or not wanted(method, path):
             return passed(body)
-        self.bulks.append(len(body.splitlines()) // 2)
         return fault(path, body, passed)
 
 
