@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,22 @@ def copy_some(loop: Loop, partitions: list[int]) -> None:
                 del left[message.partition()]
         producer.poll(0)
     producer.flush()
+    consumer.close()
+
+
+def messages(source: Mapping[str, Any], topic: str, ends: Mapping[int, int]) -> Iterator[Any]:
+    """The records of these partitions up to their ends."""
+    consumer = Consumer({**source, **CONSUMER})
+    left = {number: end for number, end in ends.items() if end}
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
+    while left:
+        several: Sequence[Any] = consumer.consume(1_000, 1.0)
+        for message in several:
+            if error := message.error():
+                raise KafkaException(error)
+            yield message
+            if message.offset() + 1 >= left.get(message.partition(), sys.maxsize):
+                del left[message.partition()]
     consumer.close()
 
 

@@ -7,17 +7,15 @@ written twice; nothing is verified. Imports nothing of the product.
 from __future__ import annotations
 
 import json
-import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from opensearchpy import OpenSearch
 from opensearchpy.helpers import parallel_bulk
 
-from benchmarks.client_loop import CONSUMER
+from benchmarks.client_loop import messages
 
 MODULE = "benchmarks.opensearch_client"
 
@@ -56,7 +54,7 @@ def _as_it_is(action: tuple[str, str]) -> tuple[str, str]:
 
 
 def _actions(indexing: Indexing, partitions: list[int]) -> Iterator[tuple[dict[str, Any], Any]]:
-    for message in _messages(indexing, partitions):
+    for message in messages(indexing.source, indexing.topic, {number: indexing.ends[number] for number in partitions}):
         partition, offset = message.partition(), message.offset()
         action = {"index": {"_index": indexing.to, "_id": f"{indexing.topic}-{partition}-{offset}"}}
         value = message.value().decode()
@@ -70,18 +68,3 @@ def _actions(indexing: Indexing, partitions: list[int]) -> Iterator[tuple[dict[s
             }
             value = f'{value[:-1]},"kafka":{json.dumps(about)}}}'
         yield action, value
-
-
-def _messages(indexing: Indexing, partitions: list[int]) -> Iterator[Any]:
-    consumer = Consumer({**indexing.source, **CONSUMER})
-    consumer.assign([TopicPartition(indexing.topic, number, OFFSET_BEGINNING) for number in partitions])
-    left = {number: indexing.ends[number] for number in partitions if indexing.ends[number]}
-    while left:
-        messages: Sequence[Any] = consumer.consume(1_000, 1.0)
-        for message in messages:
-            if error := message.error():
-                raise KafkaException(error)
-            yield message
-            if message.offset() + 1 >= left.get(message.partition(), sys.maxsize):
-                del left[message.partition()]
-    consumer.close()

@@ -102,10 +102,8 @@ def _turns(stage: Stage, run: Run) -> Iterator[Mapping[Path, Used]]:
 
 def _row(run: Run, turns: Sequence[Mapping[Path, Used]]) -> list[object]:
     before, now = (middle([turn[tree] for turn in turns]) for tree in TREES)
-    seconds, cpu = (
-        median(of(turn[TREES[1]]) / of(turn[TREES[0]]) for turn in turns)
-        for of in (lambda used: used.seconds, lambda used: used.cpu)
-    )
+    seconds = median(turn[TREES[1]].seconds / turn[TREES[0]].seconds for turn in turns)
+    cpu = median(turn[TREES[1]].cpu / turn[TREES[0]].cpu for turn in turns)
     return [
         *(str(run), f"`{run.engine}`"),
         *(before.seconds, now.seconds, seconds),

@@ -21,9 +21,9 @@ from stack.processes import ProcessRecord, complaints, end, launch, since, tail
 START_SECONDS = 300
 STOP_SECONDS = 40
 STARTED = "Master has completed initialization"
-_MASTER, _GATEWAY = "master", "thrift"
+_MASTER, _GATEWAY, _OLD = "master", "thrift", "thrift1"
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_HEAP = {_MASTER: "-Xmx512m", _GATEWAY: "-Xmx256m"}
+_HEAP = {_MASTER: "-Xmx512m", _GATEWAY: "-Xmx256m", _OLD: "-Xmx256m"}
 # What HBase and Hadoop reach into, by reflection.
 _OPENED = (
     "java.base/java.io",
@@ -44,12 +44,16 @@ _LOG_SETTINGS = Path(__file__).with_name("hbase-log4j.properties")
 
 class HBaseServer:
     """A server in the folder ``state/name``. It survives this program; the same name and folder find it again, with
-    its ports and its data. ``settings`` are more lines of hbase-site.xml.
+    its ports and its data. ``settings`` are more lines of hbase-site.xml. ``old_gateway``: also one of the first kind
+    (Thrift), for clients that know no other.
     """
 
-    def __init__(self, name: str, state: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, state: Path, settings: Mapping[str, str] | None = None, *, old_gateway: bool = False
+    ) -> None:
         self.name, self.folder = name, Path(state).resolve() / name
         self._settings = dict(settings or {})
+        self._gateways = {_GATEWAY: "thrift2", **({_OLD: "thrift"} if old_gateway else {})}
         self._facts = self.folder / "ports.json"
         self._log_start = 0
 
@@ -61,14 +65,25 @@ class HBaseServer:
         """The port of the Thrift2 gateway; known once the server was started."""
         return self._ports()[0]
 
+    @property
+    def old_port(self) -> int:
+        """The port of the gateway of the first kind, if it was asked for."""
+        return self._ports()[4]
+
+    @property
+    def pids(self) -> list[int]:
+        """Those of all its processes that live."""
+        found = (self.process(which) for which in (_MASTER, *self._gateways))
+        return [process.pid for process in found if process is not None]
+
     def process(self, which: str = _MASTER) -> ProcessRecord | None:
-        """The living ``master`` (with the data) or ``thrift``, or None."""
+        """The living ``master`` (with the data), ``thrift`` or ``thrift1``, or None."""
         record = ProcessRecord.read(self._record(which))
         return record if record is not None and record.alive else None
 
     def start(self) -> None:
         """Start what does not run, and wait until it serves. Its data is kept. Raises StackError."""
-        missing = [which for which in (_MASTER, _GATEWAY) if self.process(which) is None]
+        missing = [which for which in (_MASTER, *self._gateways) if self.process(which) is None]
         if missing:
             (self.folder / "conf").mkdir(parents=True, exist_ok=True)
             self._settle_ports(missing)
@@ -76,9 +91,11 @@ class HBaseServer:
         if _MASTER in missing:
             self._log_start = self._size(_MASTER)
             self._launch(_MASTER, ["org.apache.hadoop.hbase.master.HMaster", "start"])
-        if _GATEWAY in missing:
-            at = ["-p", str(self.port), "-b", LOOPBACK, "--infoport", "-1"]
-            self._launch(_GATEWAY, ["org.apache.hadoop.hbase.thrift2.ThriftServer", "start", *at])
+        for which, package in self._gateways.items():
+            if which in missing:
+                port = self.port if which == _GATEWAY else self.old_port
+                at = ["-p", str(port), "-b", LOOPBACK, "--infoport", "-1"]
+                self._launch(which, [f"org.apache.hadoop.hbase.{package}.ThriftServer", "start", *at])
         try:
             self._wait_started(time.monotonic() + START_SECONDS)
         except BaseException:
@@ -101,7 +118,7 @@ class HBaseServer:
         launch(command, self._log(which), self._record(which), cwd=self.folder)
 
     def _configure(self) -> None:
-        _, zookeeper, master, region_server = self._ports()
+        _, zookeeper, master, region_server, *_ = self._ports()
         settings = {
             "hbase.rootdir": f"file://{self.folder / 'data'}",
             "hbase.tmp.dir": str(self.folder / "tmp"),
@@ -132,8 +149,9 @@ class HBaseServer:
         (self.folder / "conf" / "hbase-site.xml").write_text(text)
 
     def _wait_started(self, deadline: float) -> None:
-        while not (answers(self.port) and STARTED in since(self._log(_MASTER), self._log_start)):
-            for which in (_MASTER, _GATEWAY):
+        ports = [self.port, *([self.old_port] if _OLD in self._gateways else [])]
+        while not (all(map(answers, ports)) and STARTED in since(self._log(_MASTER), self._log_start)):
+            for which in (_MASTER, *self._gateways):
                 last = f"the end of {self._log(which)}:\n{tail(self._log(which))}"
                 if self.process(which) is None:
                     named = complaints(self._log(which), offset=self._log_start if which == _MASTER else 0)
@@ -153,7 +171,7 @@ class HBaseServer:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after a while; the data stays."""
-        for which in (_GATEWAY, _MASTER):
+        for which in (*self._gateways, _MASTER):
             end(self._record(which), signal.SIGTERM, f"{self} ({which})", STOP_SECONDS)
 
     def wipe(self) -> None:
@@ -179,11 +197,14 @@ class HBaseServer:
     def _settle_ports(self, missing: list[str]) -> None:
         """Those of the last start where they are free or in use by the other process, else new ones."""
         if not self._facts.exists():
-            self._facts.write_text(json.dumps(free_ports(4)) + "\n")
+            self._facts.write_text(json.dumps(free_ports(3 + len(self._gateways))) + "\n")
             return
         gateway, *others = self._ports()
+        others, old = others[:3], others[3:]
         if _GATEWAY in missing and is_taken(gateway):
             [gateway] = free_ports(1)
+        if _OLD in missing and (not old or is_taken(old[0])):
+            old = free_ports(1)
         if _MASTER in missing and any(map(is_taken, others)):
             others = free_ports(3)
-        self._facts.write_text(json.dumps([gateway, *others]) + "\n")
+        self._facts.write_text(json.dumps([gateway, *others, *old]) + "\n")

@@ -25,7 +25,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Record, size_of
 from kafka_replication.targets.chunk_places import NewestPlaces
 from kafka_replication.targets.idempotent import Leftover
-from kafka_replication.targets.keyed import KeyedPartition, NoPlace, version
+from kafka_replication.targets.keyed import NOT_A_ROW, KeyedPartition, NoPlace, version
 from kafka_replication.targets.resend import Outcome
 
 CALLS_AT_ONCE: Final = 4
@@ -124,7 +124,7 @@ class KeyPlaces(TableWrites):
             if newness == NOW:
                 raise NoPlace("its version is the timestamp by which HBase means the time of now")
         except NoPlace as error:
-            return Failure(record[0], FailureKind.REFUSED, f"it cannot be a row: {error}", "not_a_row")
+            return Failure(record[0], FailureKind.REFUSED, f"it cannot be a row: {error}", NOT_A_ROW)
         put = self._rows.put(record, newness, row, version=_version.pack(newness))
         return Item(record[0], put, size_of(record) + OVERHEAD)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -16,7 +16,7 @@ from kafka_replication.hbase.scans import Scans
 from kafka_replication.hbase.standing import outside
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position
-from kafka_replication.model.failures import Failure
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.failure_budget import SetAside
@@ -24,11 +24,17 @@ from kafka_replication.sinks.port import Record, size_of
 from kafka_replication.targets.chunk_places import Parts
 from kafka_replication.targets.idempotent import Leftover, refused
 
+REMEDIES: Mapping[FailureKind, str] = {
+    FailureKind.TOO_LARGE: (
+        "let failures.too_large set it aside, or raise hbase.client.keyvalue.maxsize and that of the servers"
+    )
+}
+
 
 class TableWrites:
     """The part of a `Places` that is the same for rows of both shapes."""
 
-    remedy = "let failures.too_large set it aside, or raise hbase.client.keyvalue.maxsize and that of the servers"
+    remedies = REMEDIES
 
     def __init__(self, key: PartitionKey, client: Client, puts: Puts) -> None:
         self._key, self._puts = key, puts
@@ -53,7 +59,7 @@ class TableWrites:
         put = Rows(replace(self._origin, generation=aside.generation)).put(record, number, row, failed=about)
         puts = replace(self._puts, table=aside.topic, resend=replace(self._puts.resend, where=aside.topic))
         if failures := puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)]):
-            raise refused(self._key, failures, self.remedy)
+            raise refused(self._key, failures, self.remedies)
         return placed
 
 

@@ -19,7 +19,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.sinks.port import Record
-from kafka_replication.targets.keyed import NoPlace
+from kafka_replication.targets.keyed import NOT_A_DOCUMENT, NoPlace
 
 FIELD: Final = "kafka"
 ABOUT: Final = "kafka_replication"  # in an index's mapping: what we say about it
@@ -114,7 +114,7 @@ class Documents:
 
 
 def failure_of(record: Record, error: NoPlace) -> Failure:
-    return Failure(record[0], FailureKind.REFUSED, f"it cannot be a document: {error}", "not_a_document")
+    return Failure(record[0], FailureKind.REFUSED, f"it cannot be a document: {error}", NOT_A_DOCUMENT)
 
 
 def _about(document: bytes) -> tuple[int, dict[str, Any]]:

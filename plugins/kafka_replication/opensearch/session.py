@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position
-from kafka_replication.model.failures import Failure
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch import quarantine
@@ -26,11 +26,19 @@ from kafka_replication.targets.keyed import NoPlace
 PAGE = 10_000
 
 
+REMEDIES: Mapping[FailureKind, str] = {
+    FailureKind.REFUSED: (
+        "correct the mapping of the index or the record (a transform can), or let failures.refused set it aside"
+    ),
+    FailureKind.TOO_LARGE: "let failures.too_large set it aside, or raise http.max_content_length of the cluster",
+}
+
+
 class IndexPlaces:
     """A `Places`. ``make`` is called with the origin of the records, once the index has to be there."""
 
     several = "the transform makes several records of it, and a document's id has only the offset"
-    remedy = "correct the mapping of the index or the record (a transform can), or let failures.refused set it aside"
+    remedies = REMEDIES
 
     def __init__(self, key: PartitionKey, client: Client, bulk: Bulk, make: Callable[[Origin], Making]) -> None:
         self._key, self._client, self._bulk, self._make = key, client, bulk, make
@@ -113,5 +121,5 @@ class IndexPlaces:
         resend = replace(self._bulk.resend, where=aside.topic)
         bulk = replace(self._bulk, index=aside.topic, resend=resend, newest=False)
         if failures := bulk.write([item(failed.offset, quarantine.id_of(place), number, document)]):
-            raise refused(self._key, failures, self.remedy)
+            raise refused(self._key, failures, self.remedies)
         return placed

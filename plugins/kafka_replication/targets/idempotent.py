@@ -8,7 +8,7 @@ what a later session wrote stays as it is. The kind of target says what a place 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
 from kafka_replication.targets.chunk_places import ChunkPlaces
 from kafka_replication.targets.journal import EntryWriter
+from kafka_replication.targets.keyed import NO_PLACE
 
 AT_ONCE = 2  # requests of one session that are under way
 REQUEST_BYTES = 4 << 20
@@ -46,7 +47,7 @@ class Places(Protocol):
     """The places of one key's records in an index or a table. Its errors are those of a session."""
 
     several: str  # the reason why one offset has not two records
-    remedy: str  # for a refused record
+    remedies: Mapping[FailureKind, str]  # for refused records; that of others is to correct them
 
     @property
     def takes_back(self) -> bool:
@@ -289,7 +290,7 @@ class IdempotentSession:
         return named(self.key, failure)
 
     def refused(self, failures: Sequence[Failure]) -> RefusedAt:
-        return refused(self.key, failures, self.places.remedy)
+        return refused(self.key, failures, self.places.remedies)
 
     def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord) -> FailedRecord:
         return self.places.quarantine(aside, record, failed, self.number)
@@ -349,7 +350,9 @@ def named(key: PartitionKey, failure: Failure) -> str:
     return f"{key.source}: the record at offset {failure.offset} cannot be copied: {failure.reason}"
 
 
-def refused(key: PartitionKey, failures: Sequence[Failure], remedy: str) -> RefusedAt:
-    """The error about these failures."""
+def refused(key: PartitionKey, failures: Sequence[Failure], remedies: Mapping[FailureKind, str]) -> RefusedAt:
+    """The error about these failures, with the remedy for the first one."""
     first, *more = failures
+    aside = f"correct the record (a transform can), or let failures.{first.kind} set it aside"
+    remedy = aside if first.error in NO_PLACE else remedies.get(first.kind, aside)
     return RefusedAt(named(key, first), remedy, first.offset, kind=first.kind, error=first.error, more=more)

@@ -15,6 +15,10 @@ from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import record_digest
 from kafka_replication.verification.newest import Found
 
+NOT_A_ROW: Final = "not_a_row"
+NOT_A_DOCUMENT: Final = "not_a_document"
+NO_PLACE: Final = (NOT_A_ROW, NOT_A_DOCUMENT)  # the target was not asked
+
 
 class NoPlace(ValueError):
     """A record that has no place on the target, and why."""
