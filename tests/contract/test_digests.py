@@ -1,6 +1,6 @@
 """The conformance suite of record digests: every kind passes it, and it notices kinds that are broken on purpose.
 
-`tests/unit/test_fingerprint.py` has what is known of one kind alone.
+`tests/unit/test_digest.py` has what is known of one kind alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kafka_replication.runtime.failpoints import at_gate
 from kafka_replication.verification.matching import Kind
 from tests.support.actions import put
 from tests.support.audits import audit
-from tests.support.checker import Comparison
+from tests.support.checker import Comparison, high_watermark
 from tests.support.children import copy_process, end_of, result_of
 from tests.support.scenario import Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
@@ -169,6 +169,26 @@ def test_a_foreign_record_after_the_change_to_exactly_once_is_refused_as_ever(sc
     scene.target.produce(scene.topic, [Rec(b"foreign", b"foreign")])
     scene.source.produce(scene.topic, numbered(10, 20))
     assert "ledger does not know" in (only(scene.run()).error or "")
+
+
+def test_what_a_dead_copier_left_is_counted_before_the_target_is_shared(scene: Scenario) -> None:
+    """Among records of others nobody could tell it from theirs."""
+    ready(scene, "at_least_once")
+    assert end_of(copy_process(scene, scene.copy_job(), "P2:6")) == -signal.SIGKILL
+    behind, left_over = scene.position().target_end, high_watermark(scene.target.bootstrap, scene.topic, 0)
+    assert behind < left_over
+    scene.settings |= {"delivery": "exactly_once", "on_existing_target": "share"}
+    refused = only(scene.run())
+    assert "could not be told from records of others" in (refused.error or ""), refused
+    report = scene.run(on_existing_target="refuse")
+    assert report.outcome == "done", report.table()
+    counted = sum(line.duplicates for line in report.ranges)
+    assert counted == left_over - behind == nothing_but_doubled(scene.check())
+    scene.source.produce(scene.topic, numbered(100, COUNT))
+    shared = scene.run()
+    assert (shared.outcome, only(shared).copied, only(shared).duplicates) == ("done", 100, 0), shared.table()
+    assert nothing_but_doubled(scene.check()) == left_over - behind
+    scene.idle_run()
 
 
 def test_a_sleeper_that_wakes_up_doubles_and_loses_nothing(scene: Scenario) -> None:

@@ -20,11 +20,15 @@ from kafka_replication.ledger.placement import (
     JsonPlacement,
     KafkaPartitions,
     KafkaSegments,
+    NewestByKey,
     Part,
     Placement,
     Spread,
+    chooser_of,
     ends_of,
+    newest_of,
     parts_of,
+    proof_of,
 )
 from kafka_replication.ledger.values import FailedRecord as FailedRecord
 from kafka_replication.ledger.values import Ids as Ids
@@ -36,7 +40,6 @@ from kafka_replication.ledger.values import Transform as Transform
 from kafka_replication.ledger.values import how as how
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.model.partitioning import KEEP
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
 
 POSITIONS = "kafka-replication.positions"
@@ -117,10 +120,10 @@ class Position(LedgerEntry):
 
     def placed(self, placement: Placement) -> Position:
         """This position after a chunk was placed there. `adding` has moved ``target_end``."""
-        if not isinstance(placement, KafkaPartitions) or placement.by.name == KEEP:
+        if (by := chooser_of(placement)) is None:
             return self
-        before = self.spread or Spread.nothing(placement.by)
-        return replace(self, spread=before.with_(placement.by, ends_of(placement.parts)))
+        before, parts = self.spread or Spread.nothing(by), parts_of(placement, "a chunk")
+        return replace(self, spread=before.with_(by, ends_of(parts)))
 
     def ends(self, partition: int) -> Mapping[int, int]:
         """One past our highest offset in each target partition. ``partition`` is the source's."""
@@ -260,7 +263,8 @@ class Receipt(LedgerEntry):
     of source records that these come from: another one only where a transform makes several records of one. Records
     that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
     to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
-    ``offset_map`` is sparse: it has some of the chunk's records. ``throttled``: seconds for which quotas made it wait.
+    ``offset_map``, of some records, is a field of the format that nothing fills now. ``throttled``: seconds for which
+    quotas made it wait.
 
     A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
     chunk before it, from which on all has to be explained. Verification adds ``lost_in_delivery`` and ``duplicates``.
@@ -319,8 +323,13 @@ class Receipt(LedgerEntry):
         return parts_of(self.placement, f"the receipt of source offsets {self.range}")
 
     @property
+    def newest(self) -> NewestByKey:
+        """The place of a chunk with `Proof.BY_KEY`. Raises LedgerUnreadable for another one."""
+        return newest_of(self.placement, f"the receipt of source offsets {self.range}")
+
+    @property
     def proof(self) -> Proof:
-        return Proof.BY_TRANSACTION if self.after is None else Proof.BY_WINDOW
+        return proof_of(self.placement) if self.after is None else Proof.BY_WINDOW
 
     @property
     def interleaved(self) -> bool:
@@ -376,6 +385,11 @@ class Handled(LedgerEntry):
     def decided(self) -> Coverage:
         """The offsets about which it still decides. Whoever applies a decision asks this."""
         return self.offsets.subtract(self.given_back)
+
+    @property
+    def proof(self) -> Proof:
+        """The way to prove that the retried records are on the target."""
+        return proof_of(self.placement)
 
     @property
     def parts(self) -> tuple[Part, ...]:

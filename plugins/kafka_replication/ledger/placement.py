@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, PlainSerializer, PlainValidator, Tag
 
 from kafka_replication.ledger.fields import STRICT, JsonCoverage, Number
+from kafka_replication.ledger.values import Proof
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.model.partitioning import PartitionedBy
+from kafka_replication.model.partitioning import KEEP, PartitionedBy
 
 UPGRADE = "upgrade this installation: a newer version wrote it"
 
@@ -198,3 +200,48 @@ def parts_of(placement: Placement, what: str) -> tuple[Part, ...]:
             return ()
         case UnknownPlacement(kind):
             raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)
+
+
+def proof_of(placement: Placement) -> Proof:
+    """The way to prove that records are there of which one session wrote all or none."""
+    return Proof.BY_KEY if isinstance(placement, NewestByKey) else Proof.BY_TRANSACTION
+
+
+def newest_of(placement: Placement, what: str) -> NewestByKey:
+    """The placement, which has to be at keys. Raises LedgerUnreadable, which names ``what``, for another one."""
+    if not isinstance(placement, NewestByKey):
+        raise LedgerUnreadable(f"{what} does not say at which keys its records are", UPGRADE)
+    return placement
+
+
+def chooser_of(placement: Placement) -> PartitionedBy | None:
+    """The partitioning by which the target partitions were chosen; None if all have the number of the source's."""
+    match placement:
+        case KafkaPartitions(by=by) if by.name != KEEP:
+            return by
+    return None
+
+
+def described(placement: Placement, topic: str, numbers: Sequence[int]) -> list[str]:
+    """The place of each of several records, for messages. ``numbers`` says how many records of the target ``topic``
+    each of them became, in their order; without any it has no place, and the text is empty.
+    """
+    places = _described(placement, topic, sum(numbers))
+    ends = list(accumulate(numbers))
+    return [places[end - number] if number else "" for end, number in zip(ends, numbers, strict=True)]
+
+
+def _described(placement: Placement, topic: str, count: int) -> Sequence[str]:
+    """The place of each record of the target, as exactly as the placement alone says it."""
+    match placement:
+        case NewestByKey():
+            return [f"{topic} (by its key)"] * count
+        case KafkaPartitions(by=by):
+            return [f"{topic} (by {by.name})"] * count
+    parts = parts_of(placement, f"the entry of records in {topic}")
+    ranges = [(f"{topic}-{part.partition}", range_) for part in parts for range_ in part.offsets]
+    if sum(range_.span for _, range_ in ranges) == count:
+        return [f"{at} offset {offset}" for at, range_ in ranges for offset in range(range_.from_, range_.until)]
+    return [
+        ", ".join(f"{at} offsets {range_}" for at, range_ in ranges)
+    ] * count  # some of these offsets have no record

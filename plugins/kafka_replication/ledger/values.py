@@ -27,6 +27,7 @@ class Proof(StrEnum):
 
     BY_TRANSACTION = "by transaction"  # they lie where the receipt says, and nothing else lies there
     BY_WINDOW = "by window"  # each record between two ends of the target's log is explained
+    BY_KEY = "by key"  # the newest record of each of its keys is there, or a newer one
 
 
 @dataclass(frozen=True, slots=True)

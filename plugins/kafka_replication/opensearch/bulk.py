@@ -12,7 +12,7 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.opensearch.client import BLOCK, SEE, Answer, Client, path
 from kafka_replication.targets.resend import Outcome, Resend
 
-GONE: Final = "index_not_found_exception"
+NO_INDEX: Final = "index_not_found_exception"
 # What the cluster has no room or no leader for just now. It is sent again, however often.
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
 DONE: Final = frozenset({200, 201})
@@ -75,7 +75,7 @@ def _failure(sent: Item, index: str, status: int, kind: str, reason: str) -> Fai
         raise Fenced(
             f"{index}: the document of offset {sent.offset} is of a newer session", "run again when the other run ends"
         )
-    if kind == GONE or status == 404:
+    if kind == NO_INDEX or status == 404:
         raise Refused(f"{index} on the target was deleted: {reason}", "plan again")
     if status in (401, 403):
         raise NotAuthorized(f"{index}: writing is refused: {reason}", f"grant the right to write; {SEE}")

@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol
 
-from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Receipt
-from kafka_replication.ledger.placement import NewestByKey, Placement
+from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Proof, Receipt
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter, Refused
 from kafka_replication.model.failures import Failure, FailureKind
@@ -341,8 +341,8 @@ class IdempotentSession:
 
 
 def _promising(receipt: Receipt) -> Receipt:
-    if isinstance(placement := receipt.placement, NewestByKey):
-        return replace(receipt, promise=LATEST, superseded=receipt.count - placement.keys)
+    if receipt.proof is Proof.BY_KEY:
+        return replace(receipt, promise=LATEST, superseded=receipt.count - receipt.newest.keys)
     return replace(receipt, promise=IDEMPOTENT)
 
 

@@ -15,7 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 import xxhash
 
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.placement import NewestByKey
+from kafka_replication.ledger.placement import UPGRADE, NewestByKey
+from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.chunks import set_aside
@@ -54,6 +55,13 @@ class KeyReader(Protocol):
         """The records of the partition that are there and have these source offsets, in their order. Without those that
         are not at the place of their key.
         """
+
+
+def key_reader(reader: object, what: str) -> KeyReader:
+    """The reader of a target, which has to read by keys. Raises LedgerUnreadable, which names ``what``."""
+    if not isinstance(reader, KeyReader):
+        raise LedgerUnreadable(f"{what}: this kind of target does not read records by their keys", UPGRADE)
+    return reader
 
 
 class NewestRecords:

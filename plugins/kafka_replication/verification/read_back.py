@@ -93,7 +93,7 @@ class ReadBack:
     def _verify(self, chosen: Sequence[Receipt], receipts: Receipts) -> VerifyResult:
         task = self._task
         all_ = receipts.of(task.key, task.generation)
-        alone = tuple(receipt for receipt in chosen if receipt.proof is Proof.BY_TRANSACTION)
+        alone = tuple(receipt for receipt in chosen if receipt.proof is not Proof.BY_WINDOW)
         delivered = tuple(receipt for receipt in chosen if receipt.proof is Proof.BY_WINDOW)
         with self._reader() as reader, ExitStack() as stack:
             source = cache(lambda: stack.enter_context(self._sides()))
@@ -108,7 +108,7 @@ class ReadBack:
                     level=task.level,
                     judged_until=judged_until,
                     accept_loss=task.accept_loss,
-                    others=tuple(receipt for receipt in all_ if receipt.proof is Proof.BY_TRANSACTION),
+                    others=tuple(receipt for receipt in all_ if receipt.proof is not Proof.BY_WINDOW),
                     retried=task.retried,
                 )
                 return verify_delivery(judged, reader, sides).joined_to(read)

@@ -36,7 +36,7 @@ class Sample:
         def draw(receipt: Receipt) -> int:
             return xxhash.xxh3_64_intdigest(f"{self.seed} {key} {receipt.generation} {receipt.range.from_}".encode())
 
-        alone = sorted((one for one in receipts if one.proof is Proof.BY_TRANSACTION), key=draw)[: self.chunks]
+        alone = sorted((one for one in receipts if one.proof is not Proof.BY_WINDOW), key=draw)[: self.chunks]
         row = in_target_order(one for one in receipts if one.proof is Proof.BY_WINDOW)
         first = min(range(len(row)), key=lambda index: draw(row[index]), default=0)
         first = max(0, min(first, len(row) - self.chunks))

@@ -6,19 +6,19 @@ The receipt names the kind of digest that is compared.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import FailedRecord, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, NewestByKey, Part
+from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
-from kafka_replication.model.errors import GapFound, LedgerUnreadable, Refused, ReplicationError, VerificationFailed
+from kafka_replication.model.errors import GapFound, Refused, ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, Fingerprint
 from kafka_replication.verification.digests import Digest, RecordDigest, digest_for, record_digest_for
-from kafka_replication.verification.newest import Change, Comparison, KeyReader, NewestRecords, stands_alone
+from kafka_replication.verification.newest import Change, Comparison, NewestRecords, key_reader, stands_alone
 
 # The function that makes the records of a chunk from the source's, as today's filter and transform do. None: the chunk
 # was copied with others.
@@ -211,9 +211,9 @@ def _with_superseded(result: VerifyResult) -> VerifyResult:
 def _compare(
     task: VerifyTask, receipt: Receipt, reader: TargetReader, source: Callable[[], SourceReader] | None
 ) -> Iterable[Judged]:
-    if isinstance(receipt.placement, NewestByKey):
+    if receipt.proof is Proof.BY_KEY:
         find_quarantined(task.key, receipt, reader)
-        return [_by_key(task, receipt, receipt.placement, reader, source)]
+        return [_by_key(task, receipt, reader, source)]
     parts = receipt.parts
     if sum(part.count for part in parts) != receipt.count:
         raise VerificationFailed(
@@ -223,8 +223,7 @@ def _compare(
     find_quarantined(task.key, receipt, reader)
     make_digest = digest_for(receipt) if task.level == "digest" else None
     for part in parts:
-        read_back = reader.read(part, make_digest() if make_digest else None)
-        differences = list(_differences(task, part, read_back))
+        _, differences = read_again(reader, part, make_digest() if make_digest else None)
         if differences and source is not None and receipt.digest_kind == BATCH_DIGEST_KIND:
             found = _by_content(receipt, part, reader, source())
             if isinstance(found, Judged):
@@ -260,16 +259,12 @@ def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: Sour
 def _by_key(
     task: VerifyTask,
     receipt: Receipt,
-    placement: NewestByKey,
     reader: TargetReader,
     source: Callable[[], SourceReader] | None,
 ) -> Judged:
     """Compare a chunk of which the newest record of each key is kept."""
-    if not isinstance(reader, KeyReader) or source is None:
-        raise LedgerUnreadable(
-            f"{task.key.source} {receipt.range}: this kind of target does not read records by their keys",
-            "upgrade this installation: a newer version wrote it",
-        )
+    keys = key_reader(reader, f"{task.key.source} {receipt.range}")
+    assert source is not None, "such chunks are compared with the source"
     record_digest_for(receipt)  # raises an error for a digest that this version does not know
     try:
         made = _made(task, receipt, source())
@@ -278,8 +273,8 @@ def _by_key(
     else:
         why = "the filter or the transform is another one now"
     if made is None:
-        if stands_alone(placement, reader):
-            return Judged(range=receipt.range, superseded=receipt.count - placement.keys)
+        if stands_alone(receipt.newest, keys):
+            return Judged(range=receipt.range, superseded=receipt.count - receipt.newest.keys)
         raise VerificationFailed(
             f"{task.key.source} {receipt.range}: unverifiable: the source no longer shows what was copied ({why}), and"
             " not all of it is still the newest of its key, so that nothing tells superseded from lost",
@@ -292,7 +287,7 @@ def _by_key(
             f" the {receipt.count} that were copied: the transform is not pure, or somebody changed the source",
             "correct the transform, then reset the topic",
         )
-    for wrong in comparison.wrong(reader):
+    for wrong in comparison.wrong(keys):
         raise VerificationFailed(
             f"{task.key.source} {receipt.range}: {task.key.target_topic} differs from what was copied: {wrong}",
             "somebody else wrote to the target, or records of one key are in several partitions: compare source and"
@@ -325,8 +320,13 @@ def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) 
             )
 
 
-def _differences(task: VerifyTask, part: Part, read_back: PartDigest) -> Iterator[str]:
-    if read_back.count != part.count:
-        yield f"{read_back.count} records, not {part.count}"
-    if task.level == "digest" and read_back.digest != part.digest:
-        yield f"digest {read_back.digest}, not {part.digest}"
+def read_again(reader: TargetReader, part: Part, digest: Digest | None) -> tuple[PartDigest, list[str]]:
+    """Read a part of a chunk, or of retried records. Returns what is there, and the differences from what its entry
+    says. Without a ``digest``, which is new and of the entry's kind, only the number of records is compared.
+    """
+    there, differences = reader.read(part, digest), list[str]()
+    if there.count != part.count:
+        differences.append(f"{there.count} records, not {part.count}")
+    if digest is not None and there.digest != part.digest:
+        differences.append(f"digest {there.digest}, not {part.digest}")
+    return there, differences

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kafka_replication.kafka.read.cursor import Change, Cursor
+from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.targets.port import RecordReader
@@ -34,7 +34,6 @@ class DeliveryAudit:
     """
 
     result: Findings
-    change: Callable[[Receipt], Change | None]  # makes today's records of a source record of this chunk
     target_log: OffsetRange
     source: Cursor
     target: RecordReader
@@ -54,7 +53,7 @@ class DeliveryAudit:
             self._around(reproducible, range_) for range_ in near_to(reproducible, work.readable)
         )
         copies, foreign = attribute(matched.extra, near)
-        # Which ones, nothing tells any more.
+        # Verification counted the duplicates of these chunks. The source no longer shows which records they are.
         counted = min(len(foreign), sum(receipt.duplicates for receipt in work.by_receipt))
         result.by_content += sum(receipt.range.span for receipt in reproducible)
         result.duplicates += len(copies) + counted
@@ -62,12 +61,11 @@ class DeliveryAudit:
         self._add_lost(reproducible, sorted({record.offset for record in matched.lost}))
 
     def _made(self, receipt: Receipt) -> Iterator[Sent]:
-        return self.source.sent(receipt.range, change=self.change(receipt), without=set_aside(receipt))
+        return self.source.sent(receipt.range, without=set_aside(receipt))
 
     def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Sent]:
-        """The records that could be made of these source records, which perhaps were never copied."""
-        change = self.change(receipts[0])
-        return self.source.sent(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
+        """The source's records there, which perhaps were never copied."""
+        return self.source.sent(wanted, lenient=True, unreadable=all_set_aside(receipts))
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()

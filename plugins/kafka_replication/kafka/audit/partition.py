@@ -14,8 +14,7 @@ from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.audit.deliveries import DeliveryAudit
 from kafka_replication.kafka.audit.spread import SpreadAudit, copied
 from kafka_replication.kafka.read.cursor import Change, Cursor
-from kafka_replication.ledger.entries import FailedRecord, Receipt
-from kafka_replication.ledger.placement import NewestByKey
+from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -27,7 +26,8 @@ from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for, equals
 from kafka_replication.verification.findings import Findings
 from kafka_replication.verification.matching import Difference, Kind, match
-from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, stands_alone
+from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, key_reader, stands_alone
+from kafka_replication.verification.verify import read_again
 
 NOTED = 10  # records that differ, with what is found in their place
 
@@ -69,7 +69,6 @@ class _Part:
         if task.deliveries is not None:
             DeliveryAudit(
                 result=self.result,
-                change=self._change,
                 target_log=self._log,
                 source=self._source,
                 target=self._target,
@@ -106,8 +105,8 @@ class _Part:
             self.result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in records)
             return
         self.result.chunks += 1
-        if isinstance(receipt.placement, NewestByKey):
-            self._by_key(receipt, receipt.placement, by_content=unit.by_content)
+        if receipt.proof is Proof.BY_KEY:
+            self._by_key(receipt, by_content=unit.by_content)
             return
         if unit.by_content:
             try:
@@ -136,9 +135,9 @@ class _Part:
         self.result.by_content += receipt.range.span
         self.result.differ_from_source(receipt, matched.differences(), intact=equals(total, receipt))
 
-    def _by_key(self, receipt: Receipt, placement: NewestByKey, *, by_content: bool) -> None:
+    def _by_key(self, receipt: Receipt, *, by_content: bool) -> None:
         """Compare a chunk of which the newest record of each key is kept."""
-        reader, result = self._keys, self.result
+        reader, result, placement = self._keys, self.result, receipt.newest
         change = change_of(self._clients.pipeline, self._key, receipt) if by_content else None
         if change is None:
             if stands_alone(placement, reader):
@@ -168,8 +167,7 @@ class _Part:
     @cached_property
     def _keys(self) -> KeyReader:
         reader = self.opened.enter_context(self._clients.target.sink.verifier(self._key))
-        assert isinstance(reader, KeyReader), "a target that wrote such a receipt reads by key"
-        return reader
+        return key_reader(reader, str(self._key.source))
 
     def _spread(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
@@ -199,8 +197,7 @@ class _Part:
                     self.result.differ([Difference(Kind.MISSING, failed.offset, None)])
                     self.result.note(f"source offset {failed.offset} is not in quarantine at {failed.place}")
             for one in retried:
-                digest = Fingerprint()
-                reader.read(one.part, digest)
-                self.result.target_records += digest.count
-                if not equals(digest, one.part):
+                there, differences = read_again(reader, one.part, Fingerprint())
+                self.result.target_records += there.count
+                if differences:
                     self.result.differ([Difference(Kind.ALTERED, one.source, one.part.first)])

@@ -1,4 +1,4 @@
-"""Reads bounded parts of one partition with a consumer that is lent: their records, and the digests of these."""
+"""Reads bounded parts of one partition with one of the pooled consumers: their records, and the digests of these."""
 
 from __future__ import annotations
 

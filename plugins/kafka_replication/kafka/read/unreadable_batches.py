@@ -73,10 +73,10 @@ class UnreadableBatch:
         if self.met_below - 1 > within.from_:
             return min(end, self.met_below - 1)
         raise Refused(
-            f"offsets {self.offsets} cannot be read ({self.why}), and a reader that starts in {rest} does not notice"
-            f" that: they have to be set aside together, but {within} ends before, or they are more than"
-            f" {MOST_IN_CHUNK}",
-            "raise what a run may have of each partition (max_records_per_run, failures.limit), or repair the log",
+            f"offsets {self.offsets} cannot be read ({self.why}). They have to be set aside in one chunk, because a"
+            f" reader that starts in {rest} would pass over them unnoticed; but the range that is copied ends at"
+            f" {within.until}, or they are more than the {MOST_IN_CHUNK} records that one chunk can set aside",
+            "raise max_records_per_run and failures.limit, or repair the log",
         )
 
     def failure(self, offset: int) -> Failure:
@@ -114,12 +114,11 @@ class SecondLook:
             return self._extent(consumer, position, first)
 
     def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> UnreadableBatch | None:
-        """The extent of the batch. Aborted records count as records that can be read: the copier then passes over them.
+        """The offsets of the first batch from ``position`` on that cannot be read, also if it was aborted.
 
-        So nothing visible may lie before it: if it does not begin at or before ``nothing_below``, where a
-        ``read_committed`` consumer met a batch, that batch can be read now, and this is another one.
-
-        The header, which may be damaged, is believed only if it says what reading says.
+        None if it begins behind ``nothing_below``, where a ``read_committed`` reader was stopped: then that batch can
+        be read now, and visible records may lie before this one. The batch's header may be damaged, so its offsets are
+        found by reading.
         """
         for event in self._events(consumer, position):
             if event.error() is not None:

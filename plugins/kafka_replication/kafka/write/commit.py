@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from kafka_replication.kafka.write.producers.transactions import TransactionalPr
 from kafka_replication.kafka.write.target_partition import RUN_AGAIN, TargetPartition
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
-from kafka_replication.model.errors import Fenced, TargetLost
+from kafka_replication.model.errors import Fenced, Refused, TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import RefusedAt
 
@@ -33,8 +34,8 @@ class Atomic:
             target_partition.deadline,
         )
         self._newest: Position | None = None  # as it was read last
-        self._known = 0  # below this target offset there are only our records
-        self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
+        self._own_until = 0  # below this target offset there are only our records
+        self._marker = 0  # 1 if the control record of our last commit lies at or after `_own_until`
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
 
     def fence(self) -> None:
@@ -53,7 +54,7 @@ class Atomic:
         """The target ends here. What lies from ``unexplained`` on, the receipt of the next chunk has to explain; None
         if there is nothing of this kind.
         """
-        self._known, self._marker, self._after = end, 0, unexplained
+        self._own_until, self._marker, self._after = end, 0, unexplained
 
     def begin(self) -> None:
         self.entries.begin()
@@ -79,7 +80,7 @@ class Atomic:
 
     def check_between(self, first: int) -> None:
         """Raise ForeignWriter if a foreign record lies between our last commit and this target offset."""
-        follows = self._known + self._marker
+        follows = self._own_until + self._marker
         if first < follows:
             at = self.target_partition.key.target
             raise TargetLost(
@@ -88,7 +89,7 @@ class Atomic:
                 RUN_AGAIN,
             )
         if first > follows:  # more than our control record lies between
-            self.target_partition.refuse_foreign_records(self._known, first)
+            self.target_partition.refuse_foreign_records(self._own_until, first)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         ledger, key = self.target_partition.ledger, self.target_partition.key
@@ -97,13 +98,35 @@ class Atomic:
         self.entries.commit()
         self._after = None
         if receipt.parts and not receipt.interleaved:
-            self._known, self._marker = position.target_end, 1
+            self._own_until, self._marker = position.target_end, 1
 
     def promised(self, position: Position) -> Position:
         """A position that moves without records, as it is written. What a session without transactions left behind it
         is still to be explained.
         """
         return position
+
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """End what an earlier session left open in these partitions; see `EntrySession`."""
+        # Only what mends something loads it.
+        from kafka_replication.kafka.write.producers.batch_producer import BatchLane
+
+        key, target, transaction = self.target_partition.key, self.target_partition.target, self.entries
+        lanes = [BatchLane(key, target, transaction, transaction.stored(), at=at) for at in left_open]
+        transaction.begin()
+        try:
+            if write is not None:
+                write()
+                transaction.flush()  # a death between the next two steps drops what was left open
+            for lane in lanes:
+                lane.join()
+            if write is not None:
+                transaction.commit()
+                for lane in lanes:
+                    lane.committed()
+        finally:
+            for lane in lanes:
+                lane.close()
 
     def write_again(self) -> tuple[TopicPartition, int]:
         """Commit the position as it was read last, alone. Return where that entry lies."""
@@ -136,7 +159,7 @@ class Ordered:
                 delivery, what, target_partition.target, target_partition.settings, target_partition.deadline
             )
         self._newest: Position | None = None  # the position as this session knows it
-        self._known = 0  # where the records of the next chunk may begin
+        self._chunk_from = 0  # where the records of the next chunk may begin
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
 
     def fence(self) -> None:
@@ -157,7 +180,7 @@ class Ordered:
         return self._newest
 
     def follows(self, end: int, unexplained: int | None) -> None:
-        self._known, self._after = end, end if unexplained is None else unexplained
+        self._chunk_from, self._after = end, end if unexplained is None else unexplained
 
     def begin(self) -> None:
         self._announce()
@@ -178,10 +201,10 @@ class Ordered:
         """Between two ends of the log. Where records can be lost, and where another copier may be at work, this is
         where they are expected: who reads them back finds out what is there.
         """
-        start, self._known = self._known, self._known + sent
+        start, self._chunk_from = self._chunk_from, self._chunk_from + sent
         if self._delivery not in LOSSY:
-            self._known = max(self._known, self.target_partition.high_watermark())
-        return OffsetRange(start, self._known)
+            self._chunk_from = max(self._chunk_from, self.target_partition.high_watermark())
+        return OffsetRange(start, self._chunk_from)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt, and when it is acknowledged the new position. Raises Fenced if another copier did;
@@ -204,6 +227,14 @@ class Ordered:
 
     def promised(self, position: Position) -> Position:
         return replace(position, delivery=self._delivery)
+
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:  # noqa: ARG002
+        """Raise Refused: only a transaction ends what one has left open."""
+        raise Refused(
+            f"{self.target_partition.key.target}: delivery: {self._delivery} has no transaction that could end what an"
+            " earlier one has left open",
+            "let a run with delivery: exactly_once mend it",
+        )
 
 
 Commit = Atomic | Ordered

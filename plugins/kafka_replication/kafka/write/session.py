@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafka_replication.kafka.write.commit import Commit
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.target_partition import TargetPartition, check_end
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
@@ -69,27 +68,10 @@ class PartitionSession:
         self.transaction.commit()
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
-        """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet."""
-        # Only what mends something loads it.
-        from kafka_replication.kafka.write.producers.batch_producer import BatchLane
-
-        transaction, target = self.transaction, self.target_partition.target
-        assert isinstance(transaction, TransactionalProducer)
-        lanes = [BatchLane(self.key, target, transaction, transaction.stored(), at=at) for at in left_open]
-        transaction.begin()
-        try:
-            if write is not None:
-                write()
-                transaction.flush()  # a death between the next two steps drops what was left open
-            for lane in lanes:
-                lane.join()
-            if write is not None:
-                transaction.commit()
-                for lane in lanes:
-                    lane.committed()
-        finally:
-            for lane in lanes:
-                lane.close()
+        """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet, and Refused where
+        its profile has no transactions.
+        """
+        self.how.end_left_open(left_open, write)
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""

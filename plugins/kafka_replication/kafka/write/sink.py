@@ -86,17 +86,8 @@ def _rewrites(config: Mapping[str, str]) -> str | None:
 def compose(
     target_partition: TargetPartition, ids: Ids, aside: SetAside | None, delivery: Delivery, partitioning: Partitioning
 ) -> KafkaSinkSession:
-    """Put a session together: what commits, how records lie on the target, and whether it takes whole batches.
-
-    ============== ==== ======= ============ =======
-    delivery       sole commits layout       batches
-    ============== ==== ======= ============ =======
-    exactly_once   yes  Atomic  FirstAndLast yes
-    exactly_once   no   Atomic  EachOffset   no
-    any other      yes  Ordered FirstAndLast no
-    ============== ==== ======= ============ =======
-
-    `combinations` refuses the rest.
+    """Put a session together: what commits, how records lie on the target, and whether it takes whole batches. Other
+    combinations than these three are refused by `model.combinations`.
     """
     if delivery != EXACTLY_ONCE:
         assert partitioning.sole

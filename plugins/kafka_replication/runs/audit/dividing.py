@@ -111,7 +111,7 @@ class Divider:
         delivered = [receipt for receipt in plain if receipt.proof is Proof.BY_WINDOW]
         window = self._delivered_window(delivered, log)
         work = units(
-            [receipt for receipt in plain if receipt.proof is Proof.BY_TRANSACTION],
+            [receipt for receipt in plain if receipt.proof is not Proof.BY_WINDOW],
             [*others, *delivered],
             self._searched(chosen, log),
             [range_ for _, part in retried for range_ in part.offsets],
@@ -121,11 +121,13 @@ class Divider:
         for some in parts(how, _size):
             self._add(chosen, sum(map(_size, some), Size()), units=tuple(some))
         if delivered and window:
-            alone = claimed(receipt for receipt in others if receipt.proof is Proof.BY_TRANSACTION)
+            alone = claimed(receipt for receipt in others if receipt.proof is not Proof.BY_WINDOW)
             elsewhere = sides.view.retried_at(key, chosen.result.generation)
+            # A transform goes with transactions alone (`model.combinations`): a chunk that has one is not made again.
+            by_content = {one.range for one in delivered if chosen.by_content(one) and one.transform is None}
             deliveries = Deliveries(
-                by_content=tuple(receipt for receipt in delivered if chosen.by_content(receipt)),
-                by_receipt=tuple(receipt for receipt in delivered if not chosen.by_content(receipt)),
+                by_content=tuple(receipt for receipt in delivered if receipt.range in by_content),
+                by_receipt=tuple(receipt for receipt in delivered if receipt.range not in by_content),
                 stretches=Coverage.of([window]).subtract(alone).subtract(elsewhere),
                 readable=chosen.readable or OffsetRange(0, 0),
             )

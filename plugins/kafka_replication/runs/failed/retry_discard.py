@@ -17,8 +17,8 @@ from itertools import groupby
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
-from kafka_replication.ledger.entries import Handled, Position
-from kafka_replication.ledger.placement import KafkaSegments, NewestByKey, Placement
+from kafka_replication.ledger.entries import Handled, Position, Proof
+from kafka_replication.ledger.placement import Placement, described
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import (
@@ -39,8 +39,8 @@ from kafka_replication.runs.failed.fenced import Fenced, Outcome, fenced, left_o
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
-from kafka_replication.verification.digests import equals
-from kafka_replication.verification.newest import KeyReader, NewestRecords, at_keys
+from kafka_replication.verification.newest import NewestRecords, at_keys, key_reader
+from kafka_replication.verification.verify import read_again
 from kafka_replication.watermarks.failed import (
     DISCARDED,
     NOT_VISIBLE,
@@ -258,25 +258,13 @@ class _Retry:
         session.decide(moved, entry)
         self.held = replace(held, position=moved)
         noted, why = _noted(self.run, rows, entry), self._not_proven(chunk, entry)
+        places = described(placement, self.key.target_topic, [len(content.written) for content in chunk])
         return [
             replace(outcome, why=why, target=where, behind_newer=position.next_offset > outcome.row.offset + 1)
             if where
             else outcome
-            for outcome, where in zip(noted, self._places(chunk, entry), strict=True)
+            for outcome, where in zip(noted, places, strict=True)
         ]
-
-    def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
-        """The place of each record on the target; empty for none. In several partitions only the entry of the ledger
-        says it exactly.
-        """
-        if not isinstance(entry.placement, KafkaSegments):
-            where = f"{self.key.target_topic} (by {self.run.replication.placing.name})"
-            yield from (where if content.written else "" for content in chunk)
-            return
-        offset = entry.parts[0].first if entry.parts else 0
-        for content in chunk:
-            yield f"{self.key.target} offset {offset}" if content.written else ""
-            offset += len(content.written)
 
     def _not_proven(self, chunk: Sequence[_Content], entry: Handled) -> str:
         """The reason why it is not certain that what was committed is on the target as it was sent; empty if it is."""
@@ -290,28 +278,29 @@ class _Retry:
 
     def _read_back(self, chunk: Sequence[_Content], entry: Handled) -> None:
         with self.run.clusters.target.sink.verifier(self.key) as reader:
-            if isinstance(entry.placement, NewestByKey) and isinstance(reader, KeyReader):
+            if entry.proof is Proof.BY_KEY:
                 made = NewestRecords.of(record for content in chunk for record in content.written)
-                for at in at_keys(self.key.source, made, reader):
+                for at in at_keys(self.key.source, made, key_reader(reader, str(self.key.source))):
                     if not at.verdict.is_right:
                         raise VerificationFailed(
                             f"{self.key.source}: {at}", "audit the topic (kafka-replication audit)"
                         )
             for part in entry.parts:
-                digest = Fingerprint()
-                reader.read(part, digest)
-                if not equals(digest, part):
+                _, differences = read_again(reader, part, Fingerprint())
+                if differences:
                     raise VerificationFailed(
                         f"{self.key.source}: the records {entry.offsets} that were retried differ at"
-                        f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until})",
+                        f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until}):"
+                        f" {', '.join(differences)}",
                         "find out who changed the target, then audit the topic (kafka-replication audit)",
                     )
 
 
 def _unreadable(held: Fenced, key: PartitionKey, rows: Iterable[FailedRow]) -> Coverage:
-    """All offsets of a partition that could not be read when they were to be copied, whatever became of them.
+    """All offsets of a partition that could not be read when they were to be copied, with some others.
 
-    The store forgets what was decided, the ledger does not. It does not tell the kinds: they are read for nothing then.
+    The store has deleted the rows of what was decided long ago. The ledger keeps these decisions, but not which of the
+    records could not be read: so all of them are read again.
     """
     generation = held.position.generation
     unread = _offsets([row.offset for row in rows if (row.key, row.generation) == (key, generation)])

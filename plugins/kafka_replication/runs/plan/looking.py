@@ -26,7 +26,7 @@ def look(run: Run, demand: Demand, answers: Answers = NOT_ASKED, *, opens: bool 
     ends = run.clusters.ledger.receipt_ends() if opens else {}
     view = run.view()
     snapshot = run.snapshot(view, to_look_at(run, view, demand) if opens else demand.request)
-    return World(snapshot=answers.in_(snapshot), view=view, receipt_ends=ends, answers=answers)
+    return World(snapshot=answers.added_to(snapshot), view=view, receipt_ends=ends, answers=answers)
 
 
 def to_look_at(run: Run, view: LedgerView, demand: Demand) -> Request:
@@ -42,7 +42,7 @@ def to_look_at(run: Run, view: LedgerView, demand: Demand) -> Request:
 def asked(run: Run, world: World, *, transactions: bool) -> World:
     """The world with the rights that are denied; see `ask`."""
     answers = ask(run, world.snapshot, transactions=transactions)
-    return replace(world, snapshot=answers.in_(world.snapshot), answers=answers)
+    return replace(world, snapshot=answers.added_to(world.snapshot), answers=answers)
 
 
 def raise_findings(run: Run, demand: Demand, world: World) -> None:

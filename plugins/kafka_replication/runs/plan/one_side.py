@@ -44,7 +44,7 @@ def _of_source(run: Run) -> list[Finding]:
     snapshot = snapshotter.take_source(run.replication, run.clusters.source_admin, known)
     snapshot = replace(snapshot, logins=run.clusters.logins)
     answers = ask(run, snapshot, transactions=False, sides=["source"])
-    return preflight.check_side(run.replication, answers.in_(snapshot), "source", known=bool(known))
+    return preflight.check_side(run.replication, answers.added_to(snapshot), "source", known=bool(known))
 
 
 def _of_target(run: Run, problem: Problem) -> list[Finding]:
@@ -59,7 +59,7 @@ def _of_target(run: Run, problem: Problem) -> list[Finding]:
     snapshot = run.clusters.target.catalogue.look(replication, wanted)
     snapshot = replace(snapshot, logins=run.clusters.logins)
     answers = ask(run, snapshot, transactions=True, sides=["target"])
-    snapshot = answers.in_(snapshot)
+    snapshot = answers.added_to(snapshot)
     found = preflight.check_side(replication, snapshot, "target", known=bool(copied))
     of_ledger = without_source(replication, view, problem)
     snapshot = replace(snapshot, source=of_ledger.source, source_cluster=of_ledger.source_cluster)

@@ -33,7 +33,7 @@ class Answers:
     findings: Sequence[Finding] = ()
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
 
-    def in_(self, snapshot: Snapshot) -> Snapshot:
+    def added_to(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these rights."""
         rules = {**snapshot.deny_rules, **self.deny_rules}
         return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules)

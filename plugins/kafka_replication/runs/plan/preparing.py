@@ -215,7 +215,7 @@ def _with_topics(run: LeasedRun, demand: Demand, world: World) -> World:
     if created.ledger == snapshot.ledger and not had_ledger:
         created = run.snapshot(view, request)
     if created is not snapshot:
-        world = replace(world, snapshot=world.answers.in_(created))
+        world = replace(world, snapshot=world.answers.added_to(created))
     preflight.raise_errors(rights.missing_for_all(run.replication, world.snapshot))
     _note_removals(run, world.snapshot)
     return replace(world, view=as_compared(view, world.snapshot)) if world.snapshot.removed else world

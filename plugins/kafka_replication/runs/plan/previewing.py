@@ -66,13 +66,13 @@ def refusals(planned: Plan) -> Iterator[Finding]:
 def missing_rights(run: Run) -> list[Finding]:
     """Every right that is missing, as far as the brokers tell, also if the ledger may not be read."""
     snapshot = run.snapshot(LedgerView())
-    snapshot = ask(run, snapshot, transactions=True).in_(snapshot)
+    snapshot = ask(run, snapshot, transactions=True).added_to(snapshot)
     for_topics = (rights.missing_for_topic(run.replication, snapshot, name) for name in snapshot.source)
     return [*(right for found in for_topics for right in found), *rights.missing_for_all(run.replication, snapshot)]
 
 
 def with_missing_rights(run: Run, error: NotAuthorized) -> NotAuthorized:
-    """The error with every right that is missing now: a broker names the first one, and not what it is good for."""
+    """The error with all rights that are missing now. A broker names only the first one, and not what needs it."""
     try:
         found = list(dict.fromkeys((f"{right.where}: {right.what}", right.remedy) for right in missing_rights(run)))
     except ReplicationError:

@@ -11,14 +11,13 @@ from typing import Any
 from kafka_replication import documents
 from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_ends
 from kafka_replication.ledger.entries import Handled, Position, Receipt, Removed, Verified
-from kafka_replication.ledger.placement import KafkaPartitions, Spread
+from kafka_replication.ledger.placement import Spread, chooser_of
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.model.partitioning import KEEP
 from kafka_replication.runs.run import LeasedRun, Run
 
 log = logging.getLogger(__name__)
@@ -197,11 +196,11 @@ def _ends(
     if removal is not None:
         ours = position.ends(key.source.partition)
         ends = {number: max(end, min(ours.get(number, 0), removal.start(number))) for number, end in ends.items()}
-    partitioned = [receipt.placement.by for receipt in entries if isinstance(receipt.placement, KafkaPartitions)]
-    if partitioned and partitioned[-1].name != KEEP:
+    choosers = [by for entry in entries if (by := chooser_of(entry.placement))]
+    if choosers:
         recorded = position.ends(key.source.partition) if position.spread else {}
-        proven = (ends.get(number, recorded.get(number, 0)) for number in range(partitioned[-1].partitions))
-        return {"spread": Spread(partitioned[-1], tuple(proven))}
+        proven = (ends.get(number, recorded.get(number, 0)) for number in range(choosers[-1].partitions))
+        return {"spread": Spread(choosers[-1], tuple(proven))}
     return {"target_end": ends.get(key.source.partition, 0) or position.target_end}
 
 

@@ -31,7 +31,7 @@ from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
 log = logging.getLogger(__name__)
-A_WEEK = 7 * 86_400.0
+LONGEST_WAIT = 7 * 86_400.0  # seconds; what a run without a time budget waits for others at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class _Work:
     def _give_way(self) -> bool:
         """Let those work who wait for this run's topics. Returns whether somebody did; the ledger is read anew."""
         run = self._run
-        if not run.hold.give_way(run.deadline.within(A_WEEK)):
+        if not run.hold.give_way(run.deadline.within(LONGEST_WAIT)):
             return False
         run.retry("fencing", lambda: fence_stale_producers(run))
         self._read_ledger()

@@ -103,18 +103,18 @@ class AcknowledgedProducer(Sender):
         self.writes_to(topic)
         self._entries.append((topic, partition, key, value))
 
-    def flush(self) -> None:
+    def _drain(self) -> None:
         """Wait until everything that was produced is acknowledged, as far as the profile waits for that."""
-        super().flush()
+        self.flush()
         self.check_failed()
 
     def commit(self) -> None:
-        self.flush()
+        self._drain()
         for topic, entries in itertools.groupby(self._entries, operator.itemgetter(0)):
             failpoints.reached("P2")
             for _, partition, key, value in entries:
                 self._produce(topic, partition, key, value)
-            self.flush()
+            self._drain()
         self._entries.clear()
 
     def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
@@ -123,7 +123,7 @@ class AcknowledgedProducer(Sender):
                 self.guard("sending", lambda: self.producer.produce(topic, value, key, partition))
                 return
             except BufferError:  # the queue is full
-                self.flush()
+                self._drain()
 
     def close(self) -> None:
         """Give up what was not sent yet. What was sent may still arrive."""

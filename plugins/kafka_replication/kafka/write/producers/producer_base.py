@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +25,8 @@ from kafka_replication.runtime.stall_clock import StallClock
 
 T = TypeVar("T")
 SLICE = 2.0  # seconds; Python cannot handle a signal during one call
+# The part of a transaction's time-out in which all is sent; the rest is for the commit. One that outlives it is fenced.
+SENT_WITHIN = 0.8
 
 
 class Sender(ABC):
@@ -38,6 +42,7 @@ class Sender(ABC):
         # fenced, the client calls back with an exception pending, and a Python call in there raises it (seen).
         self.on_delivery: Callable[[KafkaError | None, Message], None] | None = None
         self.sent = 0  # records of the chunk at work, with those that are about to be sent
+        self.due = math.inf  # when the open transaction has to be sent, on the monotonic clock
 
     @abstractmethod
     def _make(self) -> Producer: ...
@@ -128,10 +133,16 @@ class Sender(ABC):
         """The reason why the sent records can no longer be committed, or None. A record may have failed by itself."""
 
     def check_progress(self, stall: StallClock, left: int) -> None:
-        """Raise Stalled if ``left`` records wait and none leaves the queue. Raise OutOfTime or NoProgress at the
-        deadline.
+        """Raise Stalled if ``left`` records wait and none leaves the queue, or if the transaction would outlive its
+        time-out. Raise OutOfTime or NoProgress at the deadline.
         """
         self.deadline.check(f"{self.what}: sending")
+        if time.monotonic() > self.due:
+            raise Stalled(
+                f"{self.what}: the target is too slow for this chunk: {left} records are not delivered after"
+                f" {SENT_WITHIN:.0%} of copy.transaction_timeout ({self._settings.transaction_timeout} s)",
+                "smaller chunks are tried by themselves; lower copy.chunk_seconds if this stays",
+            )
         clients.raise_if_shut_out(self.producer)
         if stall.is_over(left):
             raise Stalled(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,17 +10,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.write.producers.producer_base import SLICE, Sender
-from kafka_replication.model.errors import Stalled, Unreachable
+from kafka_replication.kafka.write.producers.producer_base import SENT_WITHIN, SLICE, Sender
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.runtime.stall_clock import StallClock
 
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
-TO_SEND = 0.8  # of the transaction's time-out; the rest is for the commit. A transaction that outlives it is fenced
 
 
 def longest_wait(settings: Copy, deadline: Deadline) -> float:
@@ -45,7 +42,6 @@ class TransactionalProducer(Sender):
         super().__init__(what, target, settings, deadline)
         self.transactional_id = transactional_id
         self._stored = deque[tuple[TopicPartition, int]](maxlen=1)  # where the last acknowledged entry lies
-        self._begun = math.inf  # when the open transaction was begun
 
     def _make(self) -> Producer:
         return clients.producer(
@@ -97,7 +93,7 @@ class TransactionalProducer(Sender):
 
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
-        self._begun = time.monotonic()
+        self.due = time.monotonic() + SENT_WITHIN * self._settings.transaction_timeout
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Add one record to the open transaction."""
@@ -117,19 +113,7 @@ class TransactionalProducer(Sender):
         """The longest wait for an answer, in seconds: not longer than the target may be silent, and than the open
         transaction may take. At least a moment.
         """
-        most = self._begun + TO_SEND * self._settings.transaction_timeout - time.monotonic()
-        return max(0.1, min(most, self._settings.stall_timeout))
-
-    def check_progress(self, stall: StallClock, left: int) -> None:
-        """As any sender. Raise Stalled, too, if the transaction would outlive its time-out."""
-        self.deadline.check(f"{self.what}: sending")
-        if time.monotonic() - self._begun > TO_SEND * self._settings.transaction_timeout:
-            raise Stalled(
-                f"{self.what}: the target is too slow for this chunk: {left} records are not delivered after"
-                f" {TO_SEND:.0%} of copy.transaction_timeout ({self._settings.transaction_timeout} s)",
-                "smaller chunks are tried by themselves; lower copy.chunk_seconds if this stays",
-            )
-        super().check_progress(stall, left)
+        return max(0.1, min(self.due - time.monotonic(), self._settings.stall_timeout))
 
     def commit(self) -> None:
         """Commit the transaction. Retriable errors are retried, bounded. Any other error leaves the outcome unknown."""
