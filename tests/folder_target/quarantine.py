@@ -39,5 +39,5 @@ class FolderQuarantine:
     def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
         assert failed.place is not None
         there = self._journal.now().topics.get(failed.place.topic)
-        record = there.records.get(failed.place.partition, {}).get(failed.offset) if there else None
+        record = there.records.get(failed.place.partition, {}).get(failed.place.offset) if there else None
         return (*record[:4], record[4][:-1] or None) if record else None
