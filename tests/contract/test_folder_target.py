@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.conformance import ledger, sink, transaction
+from kafka_replication.conformance import catalogue, deciding, ledger, sink, standing, transaction
 from kafka_replication.conformance.ground import opened
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink_case import SinkCase
@@ -27,6 +27,11 @@ def ground(tmp_path: Path) -> FolderGround:
 
 @pytest.mark.parametrize("check", sink.PROMISED["transactional"], ids=lambda check: check.__name__)
 def test_sink(check: Callable[[SinkCase], None], ground: FolderGround) -> None:
+    check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
+def test_target(check: Callable[[SinkCase], None], ground: FolderGround) -> None:
     check(SinkCase(ground))
 
 

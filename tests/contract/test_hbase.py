@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.conformance import latest, ledger, sink, transaction
+from kafka_replication.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
 from kafka_replication.conformance.ground import opened, raised
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink_case import SinkCase, records, write
@@ -46,6 +46,11 @@ def test_sink(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
 @pytest.mark.parametrize("check", [*sink.PROMISED["latest"], *latest.ALL], ids=lambda check: check.__name__)
 def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], hbase: HBaseServer) -> None:
     check(SinkCase(HBaseGround.of(hbase, LATEST)))
+
+
+@pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
+def test_target(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
+    check(SinkCase(ground))
 
 
 @pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)

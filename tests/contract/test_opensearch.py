@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_replication.conformance import latest, ledger, sink, transaction
+from kafka_replication.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
 from kafka_replication.conformance.ground import opened
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink_case import SinkCase
@@ -40,6 +40,11 @@ def test_sink(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> No
 def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], opensearch: OpenSearchServer) -> None:
     ground = OpenSearchGround.of(opensearch, LATEST)
     ground.forget_ledger()
+    check(SinkCase(ground))
+
+
+@pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
+def test_target(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> None:
     check(SinkCase(ground))
 
 

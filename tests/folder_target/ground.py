@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.sinks.port import Record
-from kafka_replication.targets.port import TargetKind
+from kafka_replication.api import SinkRecord, TargetKind
+from kafka_replication.api.targets import LEDGER
 from tests.folder_target.journal import Journal, create, line_of, text_of
 from tests.folder_target.target import FolderTarget
 
@@ -57,15 +56,15 @@ class FolderGround:
     def id_of(self, topic: str) -> str:
         return self.journal.now().topics[topic].id
 
-    def write(self, topic: str, record: Record) -> None:
+    def write(self, topic: str, record: SinkRecord) -> None:
         end = self.journal.now().topics[topic].end(0)
         self._commit([line_of(topic, 0, (end, *record[1:]))], [])
 
-    def overwrite(self, topic: str, record: Record) -> None:
+    def overwrite(self, topic: str, record: SinkRecord) -> None:
         """Change a record where it stands."""
         self._commit([line_of(topic, 0, record)], [])
 
-    def visible(self, topic: str, partition: int = 0) -> list[tuple[int, Record]]:
+    def visible(self, topic: str, partition: int = 0) -> list[tuple[int, SinkRecord]]:
         return sorted(self.journal.now().topics[topic].records.get(partition, {}).items())
 
     def entries(self, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -75,7 +74,7 @@ class FolderGround:
         return self.entries(topic)
 
     def put(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        assert topic in (POSITIONS, RECEIPTS)
+        assert topic in LEDGER
         self._commit([], [[topic, partition, text_of(key), text_of(value)]])
 
     def _commit(self, records: list[Any], entries: list[Any]) -> None:

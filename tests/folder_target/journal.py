@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka_replication.model.errors import Unreachable
-from kafka_replication.sinks.port import Record
+from kafka_replication.api import SinkRecord, Unreachable
+from kafka_replication.api.targets import LogEntry
 
-Entry = tuple[int, bytes, bytes | None]  # offset, key, value
 Line = dict[str, Any]
 
 
@@ -27,7 +26,7 @@ def bytes_of(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
 
-def line_of(topic: str, partition: int, record: Record) -> list[Any]:
+def line_of(topic: str, partition: int, record: SinkRecord) -> list[Any]:
     offset, timestamp, key, value, headers = record
     named = [[name, text_of(content)] for name, content in headers or ()]
     return [topic, partition, offset, timestamp, text_of(key), text_of(value), named]
@@ -40,8 +39,8 @@ class Folder:
     id: str
     partitions: int
     config: dict[str, str]
-    records: dict[int, dict[int, Record]] = field(default_factory=dict)
-    entries: dict[int, list[Entry]] = field(default_factory=dict)
+    records: dict[int, dict[int, SinkRecord]] = field(default_factory=dict)
+    entries: dict[int, list[LogEntry]] = field(default_factory=dict)
 
     def end(self, partition: int) -> int:
         return max(self.records.get(partition, {}), default=-1) + 1

@@ -7,10 +7,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from kafka_replication.ledger.entries import FailedRecord, Place
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.times import now
-from kafka_replication.sinks.port import Record
+from kafka_replication.api import FailedRecord, PartitionKey, SinkRecord
+from kafka_replication.api.targets import Place, now
 from tests.folder_target.journal import Journal
 
 ABOUT = "kafka-replication.failed"
@@ -38,8 +36,8 @@ class FolderQuarantine:
             if (owner, of) == (str(key), generation):
                 yield FailedRecord(**{**fields, "place": Place(topic, number, record[0])}), time
 
-    def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+    def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
         assert failed.place is not None
         there = self._journal.now().topics.get(failed.place.topic)
-        record = there.records.get(failed.place.partition, {}).get(failed.offset) if there else None
+        record = there.records.get(failed.place.partition, {}).get(failed.place.offset) if there else None
         return (*record[:4], record[4][:-1] or None) if record else None

@@ -5,16 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Place, Position, Receipt
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ForeignWriter, Refused
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
-from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record, size_of
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.api import (
+    FailedRecord,
+    Failure,
+    FailureKind,
+    ForeignWriter,
+    Ids,
+    Ledger,
+    PartitionKey,
+    Placement,
+    Position,
+    Receipt,
+    Refused,
+    RefusedAt,
+    SetAside,
+    SinkRecord,
+    TopicPartition,
+)
+from kafka_replication.api.targets import (
+    MOST_IN_CHUNK,
+    Gap,
+    Handled,
+    OffsetPlaces,
+    Place,
+    Screen,
+    failed_record,
+    size_of,
+)
 from tests.folder_target.journal import Journal, line_of
 from tests.folder_target.quarantine import ABOUT, about, partition_of
 from tests.folder_target.writer import FolderWriter
@@ -32,10 +49,10 @@ class ChunkWriter:
     def __init__(self, session: FolderSession, aside: SetAside | None, set_aside: int, expected_end: int) -> None:
         self._session, self._aside, self._before, self._expected_end = session, aside, set_aside, expected_end
         self._set_aside: list[FailedRecord] = []
-        self._runs: list[tuple[list[int], Fingerprint]] = []  # offsets that follow each other
+        self._places = OffsetPlaces(session.key.source.partition, digests=self.screen is not None)
         self.full = False
         self.sent = 0
-        self.first: Record | None = None
+        self.first: SinkRecord | None = None
 
     @property
     def screen(self) -> Screen | None:
@@ -45,7 +62,7 @@ class ChunkWriter:
     def failures(self) -> tuple[FailedRecord, ...]:
         return tuple(self._set_aside)
 
-    def set_aside(self, record: Record, failure: Failure) -> None:
+    def set_aside(self, record: SinkRecord, failure: Failure) -> None:
         assert self._aside is not None
         source = self._session.key.source
         what = f"{source}: the record at offset {failure.offset} cannot be copied: {failure.reason}"
@@ -57,41 +74,27 @@ class ChunkWriter:
         if action == "quarantine":
             failed = replace(failed, place=self._session.quarantine(self._aside.topic, record, failed))
         self._set_aside.append(failed)
+        self._places.leave_out(failure.offset)
         self.full = len(self._set_aside) >= MOST_IN_CHUNK or failure.offset in self._aside.known
 
-    def write(self, records: Sequence[Record]) -> None:
+    def write(self, records: Sequence[SinkRecord]) -> None:
         for record in records:
             if failure := self._session.refusal(record):
                 raise RefusedAt(failure.reason, "raise the limit", record[0], kind=failure.kind, error=failure.error)
-            if not self._runs or self._runs[-1][0][-1] + 1 != record[0]:
-                self._runs.append(([], Fingerprint()))
-            offsets, digest = self._runs[-1]
-            offsets.append(record[0])
-            digest.add(*record[1:])
             self._session.put(record)
             self.sent += 1
             self.first = self.first or record
+        self._places.add(records)
 
     def finish(self, digest: str) -> Placement:
         self._session.refuse_foreign(self._expected_end)
-        return KafkaSegments(
-            tuple(
-                Segment(
-                    partition=self._session.key.source.partition,
-                    first=offsets[0],
-                    last=offsets[-1],
-                    count=len(offsets),
-                    digest=total.hexdigest(),
-                )
-                for offsets, total in self._runs
-            )
-        )
+        return self._places.placement(digest)
 
 
 class FolderSession:
     """A `DecidingSession` and an `EntrySession` of one key."""
 
-    batches: Batches | None = None
+    batches = None
     throttled = 0.0
 
     def __init__(
@@ -141,20 +144,20 @@ class FolderSession:
         return self._chunk.sent if self._chunk else 0
 
     @property
-    def first(self) -> Record | None:
+    def first(self) -> SinkRecord | None:
         return self._chunk.first if self._chunk else None
 
-    def put(self, record: Record) -> None:
+    def put(self, record: SinkRecord) -> None:
         at = self.key.target
         self.transaction.records.append(line_of(at.topic, at.partition, record))
 
-    def quarantine(self, topic: str, record: Record, failed: FailedRecord) -> Place:
+    def quarantine(self, topic: str, record: SinkRecord, failed: FailedRecord) -> Place:
         place = Place(topic, partition_of(self.key), failed.offset)
         headers = [*(record[4] or ()), (ABOUT, about(self.key, self.generation, failed))]
         self.transaction.records.append(line_of(topic, place.partition, (*record[:4], headers)))
         return place
 
-    def refusal(self, record: Record) -> Failure | None:
+    def refusal(self, record: SinkRecord) -> Failure | None:
         limit = int(self._journal.topics[self.key.target_topic].config.get("max.message.bytes", 1 << 30))
         if (size := size_of(record)) <= limit:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_replication.model.errors import Fenced, Refused
+from kafka_replication.api import Fenced, Refused
 from tests.folder_target.journal import Journal, commit, text_of
 
 

@@ -2,7 +2,8 @@
 
 A transform or a partitioning function takes a `Record`; a replication file names it. A target of
 another kind than Kafka implements `Target` with its parts; an engine implements `CopyEngine` and
-`SourceReader`; a way to tell people implements `Channel`. `documents` has the types of what ``--json`` prints.
+`SourceReader`; a way to tell people implements `Channel`. `documents` has the types of what ``--json`` prints,
+`api.targets` what else a target needs.
 
 Transforms, partitioning functions and documents stay as they are: keys of documents are only added. The interfaces of
 sinks, engines, the ledger and channels may change with a minor version. Every error that their methods raise, but for
@@ -22,11 +23,16 @@ from kafka_replication.ledger.placement import Placement
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.errors import (
+    BadInput,
     Fenced,
     ForeignWriter,
     GapFound,
     LedgerUnreadable,
+    NotAdmitted,
+    NotAuthorized,
     NotDelivered,
+    NotReady,
+    OutOfTime,
     RecordRefused,
     Refused,
     ReplicationError,
@@ -68,6 +74,7 @@ Partitioner = Callable[[Record, int], int]
 """A partitioning function: the target partition, from 0 to the number of partitions - 1. It must be pure."""
 
 __all__ = [
+    "BadInput",
     "Catalogue",
     "Channel",
     "Chunk",
@@ -89,8 +96,12 @@ __all__ = [
     "Ledger",
     "LedgerUnreadable",
     "Message",
+    "NotAdmitted",
+    "NotAuthorized",
     "NotDelivered",
+    "NotReady",
     "OffsetRange",
+    "OutOfTime",
     "PartitionKey",
     "Partitioner",
     "Placement",

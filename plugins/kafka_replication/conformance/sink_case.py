@@ -47,9 +47,15 @@ class SinkCase:
         """Of the topics as they are now."""
         return Ids("source", "source-topic", self.ground.id_of(self.topic))
 
+    @property
+    def file(self) -> Replication:
+        """A file of which the case may be a replication."""
+        sides = {"source": {"connection": "a"}, "target": {"connection": "b"}}
+        rest = {"topics": {"include": [self.topic]}, "failures": {"policy": "quarantine"}}
+        return Replication.model_validate({"name": self.topic, **sides, **rest})
+
     def _open(self) -> None:
-        file = {"source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": [self.topic]}}
-        self.target.ledger.ensure(Replication.model_validate({"name": self.topic, **file}))
+        self.target.ledger.ensure(self.file)
         with closing(StartOffsets(self.topic, self.target, delivery=self.delivery)) as opening:
             opening.fence()
             opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, {})

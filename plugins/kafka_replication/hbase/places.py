@@ -21,7 +21,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, size_of
-from kafka_replication.targets.chunk_places import Parts
+from kafka_replication.targets.chunk_places import OffsetPlaces
 from kafka_replication.targets.idempotent import Leftover, refused
 
 REMEDIES: Mapping[FailureKind, str] = {
@@ -85,8 +85,8 @@ class TablePlaces(TableWrites):
     def leftover(self, record: Record) -> Leftover:
         return record[0], ""  # an offset has one place
 
-    def of_chunk(self, *, digests: bool) -> Parts:
-        return Parts(self._key.source.partition, digests=digests)
+    def of_chunk(self, *, digests: bool) -> OffsetPlaces:
+        return OffsetPlaces(self._key.source.partition, digests=digests)
 
     def placed(self, record: Record, number: int) -> Item:
         return Item(record[0], self._rows.put(record, number), size_of(record) + OVERHEAD)

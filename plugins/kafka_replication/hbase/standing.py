@@ -41,8 +41,6 @@ def outside(tables: Tables, table: str, origin: Origin, ranges: Iterable[OffsetR
 class HBaseStanding(UnhiddenStanding):
     """A `Standing`."""
 
-    commit_takes = 0
-
     def __init__(self, client: Client, ledger: JournalLedger, shape: Shape = RECORDS) -> None:
         self._client, self._ledger, self._shape = client, ledger, shape
 

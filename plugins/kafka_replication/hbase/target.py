@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ from kafka_replication.hbase.quarantine import HBaseQuarantine
 from kafka_replication.hbase.shelf import TableShelf
 from kafka_replication.hbase.standing import HBaseStanding, HBaseVerifier
 from kafka_replication.hbase.tables import Tables
-from kafka_replication.kafka.read_back.partition_comparison import SourceSide
 from kafka_replication.kafka.write.partitioner import partition_of_key
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
@@ -32,7 +31,6 @@ from kafka_replication.targets.idempotent_target import IdempotentSink, Idempote
 from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
-from kafka_replication.verification.read_back import Sides
 
 
 class HBaseTarget(IdempotentTarget):
@@ -89,10 +87,6 @@ class HBaseTarget(IdempotentTarget):
     @property
     def sink(self) -> HBaseSink:
         return HBaseSink(self._client, self._settings, self.ledger, self._deadline)
-
-    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[Sides]:
-        side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
-        return closing(side)
 
     def quarantine(self) -> AbstractContextManager[HBaseQuarantine]:
         return nullcontext(HBaseQuarantine(self._client))

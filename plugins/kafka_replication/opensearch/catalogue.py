@@ -14,8 +14,9 @@ from kafka_replication.opensearch.indexes import Indexes, partitions_of, problem
 from kafka_replication.opensearch.journal import BLOCKS, INDEX
 from kafka_replication.opensearch.standing import OpenSearchStanding
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
-from kafka_replication.targets.described import LEDGER, SAFE, DescribedCatalogue
+from kafka_replication.targets.described import SAFE, DescribedCatalogue
 from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.listed import LEDGER
 from kafka_replication.targets.port import ToCreate
 
 DEFAULT_REPLICAS = 1

@@ -11,7 +11,7 @@ from kafka_replication.model.failures import Failure
 from kafka_replication.opensearch.bulk import Item, item
 from kafka_replication.opensearch.documents import Documents, NoDocument, Origin, failure_of
 from kafka_replication.sinks.port import Record
-from kafka_replication.targets.chunk_places import ChunkPlaces, NewestPlaces, Parts
+from kafka_replication.targets.chunk_places import ChunkPlaces, NewestPlaces, OffsetPlaces
 from kafka_replication.targets.keyed import KeyedPartition, NoPlace, version
 
 MOST_ID_BYTES: Final = 512
@@ -55,8 +55,8 @@ class EachRecord:
     def refusal(self, record: Record) -> Failure | None:
         return self.documents.refusal(record)
 
-    def places(self, *, digests: bool) -> Parts:
-        return Parts(self.origin.source.partition, digests=digests)
+    def places(self, *, digests: bool) -> OffsetPlaces:
+        return OffsetPlaces(self.origin.source.partition, digests=digests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,6 @@ def page(client: Client, index: str, body: Query) -> str:
 class OpenSearchStanding(UnhiddenStanding):
     """A `Standing`."""
 
-    commit_takes = 0
-
     def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
         self._client, self._ledger, self._form, self._shape = client, ledger, form, shape
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from kafka_replication.kafka.read_back.partition_comparison import SourceSide
 from kafka_replication.kafka.write.partitioner import partition_of_key
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
@@ -32,7 +31,6 @@ from kafka_replication.targets.idempotent_target import IdempotentSink, Idempote
 from kafka_replication.targets.journal import JournalLedger
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
-from kafka_replication.verification.read_back import Sides
 
 
 class OpenSearchTarget(IdempotentTarget):
@@ -86,10 +84,6 @@ class OpenSearchTarget(IdempotentTarget):
     @property
     def sink(self) -> OpenSearchSink:
         return OpenSearchSink(self._client, self._settings, self.ledger, self._deadline)
-
-    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[Sides]:
-        side: Any = SourceSide(source, key, self._settings.copying.stall_timeout)  # no chunk without a receipt's digest
-        return closing(side)
 
     def quarantine(self) -> AbstractContextManager[OpenSearchQuarantine]:
         return nullcontext(OpenSearchQuarantine(self._client))

@@ -43,7 +43,7 @@ class NewestPlaces:
         return self.newest.placement(self.partition) if self.newest.by_key else KafkaSegments()
 
 
-class Parts:
+class OffsetPlaces:
     """The places of a chunk's records: at the offsets from its first to its last record, without those of records that
     were set aside, which may be written there later.
     """

@@ -4,24 +4,15 @@ It says for how many partitions the topic was made. The ledger's two topics lie 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final, Protocol
 
-from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
-from kafka_replication.model.errors import NotAdmitted, Refused, ReplicationError, Unreachable
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.rights import DenyRule
-from kafka_replication.planning.snapshot import (
-    PartitionOffsets,
-    Problem,
-    Snapshot,
-    Topic,
-    TopicDefaults,
-    without_description,
-)
+from kafka_replication.planning.snapshot import PartitionOffsets, Topic, TopicDefaults
+from kafka_replication.targets.listed import LEDGER, ListedCatalogue
 
-LEDGER: Final = (POSITIONS, RECEIPTS)
 # What Kafka calls so: a write is acknowledged by all copies in sync, and only one of these becomes the primary.
 SAFE: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
@@ -52,46 +43,23 @@ class DescribedTopics(Protocol):
             raise Refused(f"there is no {topic}-{partition} on the target", "run again, which creates it")
 
 
-class DescribedCatalogue(Protocol):
+class DescribedCatalogue(ListedCatalogue, Protocol):
     """The part of a `Catalogue` that is the same wherever topics have descriptions."""
 
     copies: int  # of a new topic, if nobody says how many
 
     @property
-    def asked(self) -> DescribedTopics: ...
+    def defaults(self) -> TopicDefaults:
+        return TopicDefaults(self.copies, SAFE)
 
-    def cluster_id(self) -> str: ...
+    @property
+    def asked(self) -> DescribedTopics: ...
 
     def topic(self, name: str) -> Topic | None:
         """A topic that is none of the ledger's; None if there is none."""
 
     def ledger_place(self) -> tuple[str, int] | None:
         """The id of the place of the ledger, and how many copies it has; None if there is no ledger."""
-
-    def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
-        aside = replication.quarantine_topic
-        there = self._described({*wanted, *others, aside})
-        return Snapshot(
-            source_cluster="",
-            target_cluster=self.cluster_id(),
-            source={},
-            target={name: topic for name, topic in there.items() if name != aside},
-            ledger=self._ledger_topics(),
-            quarantine=there.get(aside),
-            defaults=TopicDefaults(self.copies, SAFE),
-        )
-
-    def _described(self, names: Iterable[str]) -> dict[str, Topic]:
-        """As `topics`; one that cannot be described has a `Problem`."""
-        found = dict[str, Topic]()
-        for name in sorted(names):
-            try:
-                found |= self.topics([name])
-            except (NotAdmitted, Unreachable):
-                raise
-            except ReplicationError as error:
-                found[name] = without_description(name, Problem.of(error))
-        return found
 
     def _ledger_topics(self) -> dict[str, Topic]:
         if (place := self.ledger_place()) is None:
@@ -104,20 +72,14 @@ class DescribedCatalogue(Protocol):
         }
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        found = dict[str, Topic]()
-        for name in names:
-            if name in LEDGER:
-                found |= {at: topic for at, topic in self._ledger_topics().items() if at == name}
-            elif (topic := self.topic(name)) is not None:
+        wanted = set(names)
+        ledger = self._ledger_topics() if wanted.intersection(LEDGER) else {}
+        found = {name: topic for name, topic in ledger.items() if name in wanted}
+        for name in sorted(wanted.difference(LEDGER)):
+            if (topic := self.topic(name)) is not None:
                 found[name] = topic
         return found
 
     def partitions(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
         there = {name: self.asked.partitions(name) for name in names}
         return {name: frozenset(range(count)) for name, count in there.items() if count}
-
-    def may_read(self, seconds: float) -> bool:
-        return True
-
-    def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
-        return frozenset()

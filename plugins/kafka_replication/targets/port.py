@@ -32,7 +32,6 @@ from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Record, Sink, SinkSession
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
-from kafka_replication.verification.read_back import Sides
 
 Failures = Mapping[TopicPartition, ReplicationError]  # why nothing is known of a partition of the target
 
@@ -166,6 +165,12 @@ class Standing(Protocol):
         and empty for a kind of target whose logs never lose their ends.
         """
 
+    def at_rest(self, at: TopicPartition, expected: int) -> OffsetRange:
+        """The readable offsets, once they reach ``expected`` or do not grow any more."""
+
+    def check_all_shown(self, at: TopicPartition, until: int) -> None:
+        """Raise NotReady if there may be more records than readers see, who read up to ``until``."""
+
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         """The offset of the first record in ``wanted``, or None."""
 
@@ -268,11 +273,6 @@ class Target(Protocol):
 
     @property
     def sink(self) -> Sink: ...
-
-    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[Sides]:
-        """Both sides of a partition, for what receipts alone cannot tell. ``source`` has the settings of the source's
-        clients. The target's side is asked only for chunks that were written without transactions.
-        """
 
     def session(self, key: PartitionKey) -> EntrySession:
         """A session for entries of one key. The caller closes it."""

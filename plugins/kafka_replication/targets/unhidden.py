@@ -45,6 +45,8 @@ class UnhiddenLedger:
 class UnhiddenStanding(Protocol):
     """The part of a `Standing` that is about records which readers do not see yet. Logs begin at 0 and lose no end."""
 
+    commit_takes: int = 0
+
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]: ...
 
     def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
@@ -57,6 +59,15 @@ class UnhiddenStanding(Protocol):
 
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         return set()
+
+    def at_rest(self, at: TopicPartition, expected: int) -> OffsetRange:
+        ends, failed = self.ends([at])
+        if at in failed:
+            raise failed[at]
+        return OffsetRange(0, ends[at])
+
+    def check_all_shown(self, at: TopicPartition, until: int) -> None:
+        return
 
     def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
         return None

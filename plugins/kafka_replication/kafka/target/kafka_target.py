@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
-from kafka_replication.kafka.read_back.partition_comparison import KafkaSides, both_sides
 from kafka_replication.kafka.write.producers.fencing import fence_each
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
@@ -105,9 +104,6 @@ class KafkaTarget:
 
     def _sink(self, placing: Partitioning, delivery: Delivery) -> KafkaSink:
         return KafkaSink(self._config, self._copying, self._deadline, self.ledger, placing, delivery)
-
-    def sides(self, source: Mapping[str, Any], key: PartitionKey) -> AbstractContextManager[KafkaSides]:
-        return both_sides(source, self._config, key, self._copying.stall_timeout)
 
     def session(self, key: PartitionKey) -> EntrySession:
         return session_of(key, self._config, self._copying, self._deadline, delivery=self._settings.delivery)

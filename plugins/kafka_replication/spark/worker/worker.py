@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -28,7 +29,7 @@ from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult,
 from kafka_replication.spark.worker.giving_up import end_sessions
 from kafka_replication.spark.worker.small_ranges import Together, frugal
 from kafka_replication.targets.port import Target
-from kafka_replication.verification.read_back import ReadBack, ReadBackTask
+from kafka_replication.verification.read_back import ReadBack, ReadBackTask, Sides
 from kafka_replication.verification.verify import VerifyResult
 
 log = logging.getLogger(__name__)
@@ -183,6 +184,13 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     return copier.copy(task)
 
 
+def _both_sides(tools: Tools, key: PartitionKey) -> AbstractContextManager[Sides]:
+    from kafka_replication.kafka.read_back.partition_comparison import PartitionSides
+
+    job = tools.job
+    return closing(PartitionSides(job.source, tools.target.standing, key, job.settings.stall_timeout))
+
+
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
     job, deadline = tools.job, tools.deadline
@@ -195,7 +203,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
             task,
             tools.target.ledger,
             lambda: tools.sink.verifier(task.key),
-            lambda: tools.target.sides(job.source, task.key),
+            lambda: _both_sides(tools, task.key),
             lambda receipt: change_of(tools.pipeline, task.key, receipt),
         )
         try:

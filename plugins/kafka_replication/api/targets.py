@@ -1,0 +1,128 @@
+"""Names that a target of another kind needs beside the interfaces and errors of `kafka_replication.api`: values that
+these interfaces take and return, and parts of a target that are written already. docs/api.md says for what each is.
+"""
+
+from __future__ import annotations
+
+from kafka_replication.config import Copy, Replication
+from kafka_replication.config.sections.topics import Documents
+from kafka_replication.ledger.entries import (
+    POSITIONS,
+    RECEIPTS,
+    Deleted,
+    Entry,
+    Gap,
+    Handled,
+    Place,
+    Removed,
+    Start,
+    Verified,
+)
+from kafka_replication.ledger.newest import NewestEntries
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    NewestByKey,
+    Part,
+    Segment,
+    UnknownPlacement,
+)
+from kafka_replication.ledger.port import Damaged
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import Delivery
+from kafka_replication.model.keys import LEDGER_PARTITIONS
+from kafka_replication.model.newest import KeyHash
+from kafka_replication.model.partitioning import Partitioning
+from kafka_replication.model.rights import ClusterName, DenyRule, Login
+from kafka_replication.model.targets import IDEMPOTENT, TRANSACTIONAL, Promise, Shape
+from kafka_replication.model.times import now
+from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic, TopicDefaults
+from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK
+from kafka_replication.sinks.port import Batches, Screen, digest_of, failed_record, size_of
+from kafka_replication.targets.chunk_places import OffsetPlaces
+from kafka_replication.targets.listed import (
+    LEDGER,
+    EntryLog,
+    ListedCatalogue,
+    ListedLedger,
+    ListedReader,
+    ListedStanding,
+    LogEntry,
+)
+from kafka_replication.targets.port import Failures
+from kafka_replication.targets.unhidden import ContentReader, UnhiddenLedger, UnhiddenStanding
+from kafka_replication.verification.digest import BatchDigest, Fingerprint
+from kafka_replication.verification.digests import Digest, RecordDigest
+from kafka_replication.verification.matching import Seen
+from kafka_replication.verification.verify import PartDigest
+
+__all__ = [
+    "IDEMPOTENT",
+    "LEDGER",
+    "LEDGER_PARTITIONS",
+    "MOST_IN_CHUNK",
+    "NEVER",
+    "POSITIONS",
+    "RECEIPTS",
+    "TRANSACTIONAL",
+    "BatchDigest",
+    "Batches",
+    "ClusterName",
+    "ContentReader",
+    "Copy",
+    "Damaged",
+    "Deadline",
+    "Deleted",
+    "Delivery",
+    "DenyRule",
+    "Digest",
+    "Documents",
+    "Entry",
+    "EntryLog",
+    "Failures",
+    "Fingerprint",
+    "Gap",
+    "Handled",
+    "KafkaPartitions",
+    "KafkaSegments",
+    "KeyHash",
+    "LedgerView",
+    "ListedCatalogue",
+    "ListedLedger",
+    "ListedReader",
+    "ListedStanding",
+    "LogEntry",
+    "Login",
+    "NewestByKey",
+    "NewestEntries",
+    "OffsetPlaces",
+    "Part",
+    "PartDigest",
+    "PartitionOffsets",
+    "Partitioning",
+    "Place",
+    "Problem",
+    "Promise",
+    "Receipts",
+    "RecordDigest",
+    "Removed",
+    "Replication",
+    "Screen",
+    "Seen",
+    "Segment",
+    "Shape",
+    "Snapshot",
+    "Start",
+    "Topic",
+    "TopicDefaults",
+    "UnhiddenLedger",
+    "UnhiddenStanding",
+    "UnknownPlacement",
+    "Verified",
+    "digest_of",
+    "failed_record",
+    "now",
+    "size_of",
+]

@@ -1,0 +1,193 @@
+"""Checks of what a target does beside copying: sessions that write entries only, records that are set aside, and what a
+person decides about these. Each gets a case of its own and raises AssertionError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+from kafka_replication.config.sections.failures import Failures, Policy
+from kafka_replication.conformance.ground import raised
+from kafka_replication.conformance.ledger_world import gap
+from kafka_replication.conformance.sink import Check, newest
+from kafka_replication.conformance.sink_case import (
+    SinkCase,
+    chunk_of,
+    commit,
+    digest_of_all,
+    records,
+    write,
+    write_and_commit,
+)
+from kafka_replication.ledger.entries import FailedRecord, Handled, Position
+from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
+from kafka_replication.targets.port import ToCreate
+from kafka_replication.verification.digest import DIGEST_KIND
+
+HELD: Record = (1, 1_700_000_000_001, b"k1", b"v1", [("h", b"1"), ("h", None)])  # is set aside, between two others
+FAILURE = Failure(HELD[0], FailureKind.TRANSFORM, "a function failed on it", "ValueError")
+
+
+@contextmanager
+def fenced(case: SinkCase, policy: Policy, most: int = 10) -> Iterator[tuple[SinkSession, Position]]:
+    """As that of the case, by a session that may set records aside."""
+    topic = case.file.quarantine_topic
+    aside = SetAside(policy=Failures(policy=policy), topic=topic, most=most)
+    case.target.catalogue.create(ToCreate(name=topic, partitions=1))
+    with case.sink.session(case.key, case.ids, aside) as session:
+        session.fence()
+        position = session.position()
+        assert position is not None
+        yield session, position
+
+
+def set_aside(case: SinkCase, policy: Policy) -> FailedRecord:
+    """Commit three offsets: the records at the first and the last one, and `HELD` aside."""
+    first, last = records(1)[0], records(1, 2)[0]
+    with fenced(case, policy) as (session, position):
+        writer = session.begin()
+        assert writer.screen is not None and [writer.screen(record) for record in (first, HELD)] == [None, None]
+        writer.write([first])
+        writer.set_aside(HELD, FAILURE)
+        writer.write([last])
+        placement = writer.finish(digest_of_all([first, last]))
+        [failed] = writer.failures
+        chunk = replace(chunk_of([first, last], placement), range=OffsetRange(0, 3), failures=(failed,))
+        quarantined = int(policy == "quarantine")
+        receipt = replace(case.receipt(chunk), failures=(failed,), quarantined=quarantined, skipped=1 - quarantined)
+        session.commit(chunk.moved(position).counting(receipt), receipt)
+    assert case.values() == [b"v0", b"v2"] and newest(case).set_aside == 1
+    return failed
+
+
+def a_quarantined_record_is_kept_as_it_was(case: SinkCase) -> None:
+    failed = set_aside(case, "quarantine")
+    assert (failed.offset, failed.kind, failed.error) == (1, "transform", "ValueError")
+    assert failed.place is not None and failed.place.topic == case.file.quarantine_topic
+    with case.opened().quarantine() as quarantine:
+        [(found, time)] = quarantine.records(case.file.quarantine_topic, case.key, 1)
+        assert found == failed and time.endswith("Z")
+        original = quarantine.original(case.key, failed)
+        assert original is not None and original[1:4] == HELD[1:4] and list(original[4]) == HELD[4]
+        moved = replace(failed.place, offset=failed.place.offset + 1_000)
+        assert quarantine.original(case.key, replace(failed, place=moved)) is None
+        topic, other = case.file.quarantine_topic, replace(case.key, replication=f"{case.key.replication}-other")
+        assert list(quarantine.records(topic, case.key, 2)) == list(quarantine.records(topic, other, 1)) == []
+        assert list(quarantine.records(f"{topic}-not-there", case.key, 1)) == []
+    with case.sink.verifier(case.key) as reader:
+        assert reader.quarantined(failed)
+        assert not reader.quarantined(replace(failed, digest="0" * 32))
+
+
+def a_skipped_record_is_nowhere(case: SinkCase) -> None:
+    assert set_aside(case, "skip").place is None
+    with case.opened().quarantine() as quarantine:
+        assert list(quarantine.records(case.file.quarantine_topic, case.key, 1)) == []
+
+
+def no_more_is_set_aside_than_allowed(case: SinkCase) -> None:
+    with fenced(case, "skip", most=1) as (session, _):
+        writer = session.begin()
+        writer.set_aside(HELD, FAILURE)
+        again = replace(FAILURE, offset=2)
+        assert raised(TooManyFailed, lambda: writer.set_aside((2, *HELD[1:]), again)).offset == 2
+    with fenced(case, "fail") as (session, _):
+        writer = session.begin()
+        assert writer.screen is None
+        assert raised(RefusedAt, lambda: writer.set_aside(HELD, FAILURE)).offset == 1
+
+
+def decision(case: SinkCase, placement: object) -> Handled:
+    assert isinstance(placement, KafkaSegments)
+    return Handled(
+        generation=1,
+        state="retried",
+        quarantined=Coverage.of([OffsetRange(1, 2)]),
+        skipped=Coverage(),
+        ids=case.ids,
+        by="somebody",
+        reason="",
+        run_id="contract",
+        time="2026-01-01T00:00:00.000Z",
+        count=1,
+        digest=digest_of_all([HELD]),
+        digest_kind=DIGEST_KIND,
+        placement=placement,
+    )
+
+
+def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
+    set_aside(case, "quarantine")
+    with case.target.deciding(case.key, case.ids) as session:
+        session.fence()
+        position = session.position()
+        assert position is not None and session.refusal(HELD) is None
+        session.check_target(position)
+        placement = write(session, [HELD])
+        assert case.opened().ledger.view().handled == {}
+        decided, end = decision(case, placement), chunk_of([HELD], placement).target_end
+        session.decide(replace(position, target_end=max(end, position.target_end)), decided)
+    assert sorted(value or b"" for value in case.values()) == [b"v0", b"v1", b"v2"]
+    assert case.opened().ledger.view().handled == {case.key: (decided,)}
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        write_and_commit(case, session, position, records(2, 3))
+
+
+def a_session_that_was_replaced_decides_nothing(case: SinkCase) -> None:
+    set_aside(case, "quarantine")
+    with case.target.deciding(case.key, case.ids) as old:
+        old.fence()
+        position = old.position()
+        assert position is not None
+        old.check_target(position)
+        placement = write(old, [HELD])
+        with case.fenced():
+            raised(Fenced, lambda: old.decide(position, decision(case, placement)))
+    assert case.opened().ledger.view().handled == {}
+
+
+def a_session_of_entries_moves_the_position_and_crosses_a_gap(case: SinkCase) -> None:
+    crossed = replace(gap(5, 7), ids=case.ids)
+    with case.fenced() as (copying, position):
+        position = write_and_commit(case, copying, position, records(5))
+        chunk = chunk_of(records(2, 5), write(copying, records(2, 5)))
+        with closing(case.target.session(case.key)) as session:
+            session.fence()
+            assert session.position() == position and session.key == case.key
+            session.check_ids(case.ids)
+            raised(Refused, lambda: session.check_ids(replace(case.ids, target_topic="another")))
+            moved = position.adding(OffsetRange(5, 7), None, 0)
+            session.move(moved, crossed)
+            session.end_left_open([case.key.target], None)
+            assert session.position() == moved
+            raised(Fenced, lambda: commit(case, copying, position, chunk))
+    assert newest(case) == moved
+    assert case.opened().ledger.view().gaps == {case.key: (crossed,)}
+
+
+def ended_sessions_commit_nothing(case: SinkCase) -> None:
+    asked = list[str]()
+    with case.fenced() as (session, position):
+        chunk = chunk_of(records(3), write(session, records(3)))
+        case.opened().end_sessions({case.key.transactional_id: "a session"}, lambda: asked.append("before"))
+        raised(Fenced, lambda: commit(case, session, position, chunk))
+    assert newest(case) == position and asked == ["before"]
+
+
+ALL: list[Check] = [
+    a_quarantined_record_is_kept_as_it_was,
+    a_skipped_record_is_nowhere,
+    no_more_is_set_aside_than_allowed,
+    a_decision_and_its_records_are_there_together,
+    a_session_that_was_replaced_decides_nothing,
+    a_session_of_entries_moves_the_position_and_crosses_a_gap,
+    ended_sessions_commit_nothing,
+]
