@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafka_replication.kafka.write.commit import Commit
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.target_partition import TargetPartition, check_end
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt
@@ -73,9 +74,10 @@ class PartitionSession:
         # Only what mends something loads it.
         from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
-        transaction, target = self.transaction, self.target_partition.target
+        transaction, target, nothing = self.transaction, self.target_partition.target, SendWindow(0.0)
         assert isinstance(transaction, TransactionalProducer)
-        lanes = [BatchLane(self.key, target, transaction, transaction.stored(), at=at) for at in left_open]
+        stored = transaction.stored()
+        lanes = [BatchLane(self.key, target, transaction, stored, window=nothing, at=at) for at in left_open]
         transaction.begin()
         try:
             if write is not None:
