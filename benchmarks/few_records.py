@@ -7,7 +7,9 @@ From this table comes the number of records in a batch below which `auto` leaves
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 
 from benchmarks import clusters
 from benchmarks.clusters import Pair
@@ -16,9 +18,14 @@ from benchmarks.two_workers import ours
 from benchmarks.usage import Used, middle
 from benchmarks.workload import REPEATS, SCALE, Shape, fill
 
-EACH = (1, 2, 4, 8, 16)  # records in a batch
+EACH = (1, 2, 4, 8, 16, 32)  # records in a batch
 RECORDS = {100: 200_000, 1024: 100_000}  # by the bytes of a record
-COLUMNS = ("topic", "records in a batch", "`batch`: MB/s", "CPU s per GB", "`record`: MB/s", "CPU s per GB")
+TARGETS: Mapping[str, Callable[[], AbstractContextManager[Pair]]] = {
+    "one broker": clusters.plain,
+    "three brokers": partial(clusters.plain, 3),
+    "20 ms away": clusters.distant,
+}
+COLUMNS = ("target", "topic", "records in a batch", "`batch`: MB/s", "CPU s per GB", "`record`: MB/s", "CPU s per GB")
 
 
 def _copied(pair: Pair, shape: Shape) -> Mapping[str, Used]:
@@ -35,21 +42,26 @@ def _copied(pair: Pair, shape: Shape) -> Mapping[str, Used]:
     return {engine: middle(used) for engine, used in turns.items()}
 
 
+def _table(target: str, pair: Pair) -> None:
+    for size, records in RECORDS.items():
+        for each in EACH:
+            shape = Shape(topic=f"few-{size}-{each}", records=records, size=size, each=each).scaled(SCALE)
+            used = _copied(pair, shape)
+            print(f"{target}, {shape.topic}: {used}", file=sys.stderr)
+            cells = [
+                cell
+                for one in used.values()
+                for cell in (shape.megabytes / one.seconds, one.cpu / shape.megabytes * 1000)
+            ]
+            row([target, f"{shape.records:,} x {size:,} B", each, *cells])
+
+
 def main() -> None:
-    print("`python -m benchmarks.few_records`: copying and reading back, lz4, 4 partitions, one broker on each side\n")
+    print("`python -m benchmarks.few_records`: copying and reading back, lz4, 4 partitions\n")
     heading(COLUMNS)
-    with clusters.plain() as pair:
-        for size, records in RECORDS.items():
-            for each in EACH:
-                shape = Shape(topic=f"few-{size}-{each}", records=records, size=size, each=each).scaled(SCALE)
-                used = _copied(pair, shape)
-                print(f"{shape.topic}: {used}", file=sys.stderr)
-                cells = [
-                    cell
-                    for one in used.values()
-                    for cell in (shape.megabytes / one.seconds, one.cpu / shape.megabytes * 1000)
-                ]
-                row([f"{shape.records:,} x {size:,} B", each, *cells])
+    for target, lie in TARGETS.items():
+        with lie() as pair:
+            _table(target, pair)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,20 @@ def test_a_target_that_takes_200_kilobytes_a_second_gets_all_in_one_session(scen
     scene.assert_copied()
 
 
+@pytest.mark.parametrize("each", [20, 200], ids=["packed", "as they are stored"])
+def test_whole_batches_go_in_requests_that_a_slow_target_answers_in_time(scene: Behind, each: int) -> None:
+    """1.2 MB in batches of 20 or 200 kB: packed into one, or all sent at once, they would outlive the transaction."""
+    scene.settings["copy"] = {**QUICK, "engine": "batch"}
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, incompressible(1_200), linger_ms=500, batch_num_messages=each)
+    job = scene.copy_job()
+    scene.proxy.throttle(100_000)
+    result = copy_once(job, InProcess(between=lambda: scene.proxy.throttle(None)))
+    assert (result.error, result.copied, result.sessions, result.turns) == (None, 1_200, 1, ())
+    scene.assert_copied()
+
+
 @pytest.mark.slow
 def test_a_line_that_becomes_slow_in_mid_chunk_is_survived(scene: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     """All was sent to the client already when the line became slow: the chunk is given up, halved, and goes through."""

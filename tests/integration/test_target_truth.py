@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,7 +51,13 @@ def test_verified_copies_that_were_removed_are_said_until_somebody_accepts_it(sc
     said = f"no longer on the target: [0, 59) of {scene.topic}-0 (59 offsets; {scene.topic}-0)"
     assert code == 1 and document["problems"] == [f"{scene.topic}-0: {said}"]
     assert (line["state"], line["removed"], line["lag"], line["error"]) == ("removed from the target", 59, 0, said)
-    assert "backfill" in line["remedy"] and "--from 0 --until 59" in line["remedy"]
+    assert "--from 0 --until 59" in line["remedy"]
+    pasted = re.search(r"kafka-replication (backfill [^,]*), with --dry-run first", line["remedy"])
+    assert pasted is not None, line["remedy"]
+    verb, file, *rest = shlex.split(pasted[1])
+    assert file == str(scene.folder / f"{scene.name}.yaml")
+    code, out, err = command(scene, verb, *rest, "--dry-run", "--json")
+    assert (code, json.loads(out)["offsets_to_copy"]) == (0, 59), err
     scene.source.produce(scene.topic, numbered(30, 200))
     report = scene.run()
     lines = {line.range: line for line in report.ranges}

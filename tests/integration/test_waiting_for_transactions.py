@@ -12,14 +12,18 @@ import yaml
 
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets, open_transactions
+from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.model.errors import Stalled
+from kafka_replication.model.errors import Stalled, TargetLost
 from kafka_replication.model.offsets import TopicPartition as At
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.replicate import progress as watching
+from kafka_replication.wire import fetching, producing
+from kafka_replication.wire.batch import batches
 from tests.support.actions import copied_once
 from tests.support.command_line import cli, ended
-from tests.support.jobs import InProcess
+from tests.support.jobs import InProcess, copy_once
+from tests.support.raw_produce import RawRecord, raw_batch
 from tests.support.scenario import Rec, Scenario, numbered, send
 from tests.support.waiting import wait_until
 
@@ -91,6 +95,59 @@ def test_what_only_looks_answers_while_a_transaction_hides_the_ledger(own_scene:
         for told in document["problems"]:
             assert f"transactional id {scene.topic} (none of our replications)" in told
         assert document["problems"]
+
+
+@contextmanager
+def unannounced(scene: Scenario) -> Iterator[None]:
+    """The target's brokers take records of a transaction in partitions that its coordinator does not know."""
+    scene.target.set_brokers(transaction_partition_verification_enable="false")
+    try:
+        yield
+    finally:
+        scene.target.set_brokers(transaction_partition_verification_enable="true")
+
+
+def leave_open(scene: Scenario, at: At) -> None:
+    """An aborted transaction of this key that is still open in this partition: its coordinator did not know of it."""
+    known = f"{scene.topic}-known"
+    scene.target.create(known)
+    transactional_id = scene.key().transactional_id
+    producer = scene.target.producer(transactional_id=transactional_id)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    send(producer, known, numbered(1))
+    config = {"bootstrap.servers": scene.target.bootstrap}
+    with unannounced(scene), connect(config, at, 30) as leader:
+        fetching.ask(leader, known, 0, 0, 1 << 20, 0.0, fetching.READ_UNCOMMITTED)
+        [whose] = batches(memoryview(fetching.answer(leader)[0].records or b""))  # type: ignore[union-attr]
+        [batch] = batches(memoryview(raw_batch([RawRecord(b"open", b"v")])))
+
+        def refused() -> int:
+            requests = producing.Requests(transactional_id, at.topic, at.partition, 30.0)
+            requests.send(leader, batch, whose.producer_id, whose.producer_epoch, 0)
+            return int(producing.answer(leader)[0].error_code)
+
+        wait_until(lambda: not refused())  # the broker obeys a changed setting some time after the answer
+    producer.abort_transaction(30)
+    assert not scene.is_settled(0)
+
+
+@pytest.mark.parametrize("more", [{}, {"partitioning": "by_key"}], ids=["keep", "by_key"])
+def test_a_transaction_that_nobody_ends_is_told_at_once(own_scene: Scenario, more: dict[str, str]) -> None:
+    """A run ends it before it copies; where that failed, a copier does not wait for it as long as a transaction lasts."""
+    scene = own_scene
+    scene.settings |= more
+    scene.target.create(scene.topic)
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(20, 50))
+    job = scene.copy_job()
+    leave_open(scene, At(scene.topic, 0))
+    result = copy_once(job)
+    assert result.stop is not None and (result.stop.error_id, result.sessions) == (TargetLost.id, 1), result.error
+    assert "a transaction that Kafka has ended without this partition" in str(result.error)
+    assert scene.run().outcome == "done"
+    assert scene.is_settled(0)
+    scene.assert_copied()
 
 
 def test_the_progress_names_what_a_run_waits_for(

@@ -18,6 +18,7 @@ from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runs import steps
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.checking import check
 from kafka_replication.runs.plan.previewing import preview
@@ -29,6 +30,7 @@ from tests.support.actions import put_receipt, receipts_of
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.compaction import clean_every
+from tests.support.jobs import InProcess
 from tests.support.raw_produce import RawRecord, produce_batch, raw_batch
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
@@ -159,6 +161,8 @@ def test_batches_that_the_target_would_change_or_refuse_are_copied_record_by_rec
     report = scene.run(copy=BATCHES)
     assert report.outcome == "done", report.table()
     assert "record/1" in {engine for _, engine in engines(scene)}
+    (turn,) = only(report).turns
+    assert turn.engine == "record/1" and turn.why.startswith("the batch at offset ")
     scene.assert_copied()
 
 
@@ -207,7 +211,22 @@ def test_auto_takes_the_engine_that_carries_a_range_faster(
     assert report.outcome == "done", report.table()
     assert list(dict.fromkeys(engine for _, engine in engines(scene))) == expected
     assert set(only(report).engines) == set(expected)
+    assert [turn.engine for turn in only(report).turns] == expected[1:]
     scene.assert_copied()
+
+
+def test_the_report_says_why_another_engine_than_the_planned_one_copied(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.settings["copy"] = BATCHES
+    run = scene.bare_run("run-1")
+    plan = steps.prepare(run, Request())
+    scene.target.set(scene.topic, **{"compression.type": "gzip"})
+    report = steps.report(run, plan, steps.replicate(run, plan, InProcess()).not_done)
+    line = only(report)
+    assert (line.begun, line.engines) == (("batch", "copy.engine says so"), ("record/1",)), report.table()
+    assert [turn.why for turn in line.turns] == ["the target topic has compression.type=gzip"]
 
 
 def test_a_batch_with_a_record_that_the_target_refuses(scene: Scenario) -> None:

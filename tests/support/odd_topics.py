@@ -92,23 +92,10 @@ class OddTopic:
     def _raw(self) -> Iterator[RawRecord]:
         yield from (record for step in self.steps if isinstance(step, Packed) for record in step.records)
 
-    def _names(self) -> Iterator[bytes]:
-        yield from (name for record in self._raw() for name, _ in record.headers)
-
-    @property
-    def has_nul(self) -> bool:
-        """True if a header name has a NUL, which librdkafka cuts there."""
-        return any(b"\0" in name for name in self._names())
-
     @property
     def has_bytes(self) -> bool:
         """True if a header name is not UTF-8."""
-        return any(b"\xff" in name for name in self._names())
-
-    @property
-    def has_early(self) -> bool:
-        """True if readers may get a time of 0 or below."""
-        return self.kind != Kind.APPENDED and any(record.timestamp <= 0 for record in self._raw())
+        return any(b"\xff" in name for record in self._raw() for name, _ in record.headers)
 
     def appended(self) -> list[RawRecord | Rec]:
         """The records that a ``read_committed`` reader sees if the broker does nothing more."""
@@ -190,15 +177,15 @@ class _Style:
 
 def _style(dice: _Dice, kind: Kind) -> _Style:
     names = [b"", b"a", b"name", "\u00e4\u4e16".encode()]
-    if kind in (Kind.PLAIN, Kind.TRIMMED):  # what is never left to the record engine
-        names += dice.choice(([], [], [b"\0", b"a\0b", b"a\0c"], [b"\xff", b"a\xff\xfe"]))
+    names += dice.choice(([], [], [b"\0", b"a\0b", b"a\0c"], [b"\xff", b"a\xff\xfe"]))
     early, far = (0, -1, -5, -(2**40)), (1, NOW, 2**40, LATEST // 2)
-    times = dice.choice(((NOW,), (NOW,), far, (*early, *far), (*far, LATEST, -LATEST - 1, -1)))
+    latest = () if kind == Kind.COMPACTED else (LATEST, -LATEST - 1)  # nothing later could roll such a log
+    times = dice.choice(((NOW,), (NOW,), far, (*early, *far), (*far, *latest, -1)))
     return _Style(
         dice=dice,
         keyed=kind == Kind.COMPACTED,
         names=names,
-        times=far if kind == Kind.COMPACTED else times,
+        times=times,
         steps=dice.choice(((1,), (0, 1, -1), (100_000, 3, -7), (2**33, -(2**32)))),
         huge=dice.random() < 0.15,
     )

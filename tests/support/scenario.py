@@ -165,11 +165,19 @@ class Cluster:
         wait_until(lambda: self.partitions(topic) == partitions)
 
     def set(self, topic: str, **config: str) -> None:
+        self._set(ResourceType.TOPIC, topic, config)
+
+    def set_brokers(self, **config: str) -> None:
+        """They obey some time after the answer."""
+        for broker in self.admin.list_topics(timeout=30).brokers:
+            self._set(ResourceType.BROKER, str(broker), config)
+
+    def _set(self, kind: ResourceType, whose: str, config: Mapping[str, str]) -> None:
         entries = [
             ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
             for name, value in config.items()
         ]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        resource = ConfigResource(kind, whose, incremental_configs=entries)
         next(iter(self.admin.incremental_alter_configs([resource]).values())).result(30)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:

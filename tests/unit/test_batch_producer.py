@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kafka_replication.kafka.write.producers.batch_producer import BatchLane, Identity
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.keys import PartitionKey
@@ -17,7 +18,7 @@ from kafka_replication.wire.batch import Batch
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.producing import Requests
 
-BATCH = cast("Batch", SimpleNamespace(count=1))
+BATCH = cast("Batch", SimpleNamespace(count=1, size=100))
 
 
 class Broker:
@@ -77,7 +78,7 @@ class Lane(BatchLane):
         )
         key = PartitionKey("orders", TopicPartition("events", 0), "events")
         stored = TopicPartition("ledger", 0), 0
-        super().__init__(key, {}, cast("TransactionalProducer", transaction), stored)
+        super().__init__(key, {}, cast("TransactionalProducer", transaction), stored, window=SendWindow(1.0))
         self._open = True
         self._identity = Identity(1, 0)
         self._requests = cast("Requests", requests)

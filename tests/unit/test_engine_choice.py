@@ -50,7 +50,9 @@ class Engine:
 
 def test_the_first_engine_that_supports_the_range_copies_it() -> None:
     engines = [Engine("batch/1", "the topic has records of an old format"), Engine("record/1"), Engine("other/1")]
-    assert choose(engines, TASK, SINK).name == "record/1"
+    found = choose(engines, TASK, SINK)
+    assert (found.engine.name, found.why) == ("record/1", "the topic has records of an old format")
+    assert choose(engines[1:], TASK, SINK).why == ""
 
 
 def test_a_range_that_no_engine_supports_is_refused_with_all_reasons() -> None:
@@ -76,18 +78,20 @@ def test_every_engine_that_a_file_may_name_exists() -> None:
 )
 def test_auto_is_the_batch_engine_but_for_short_ranges(engine: Any, span: int, name: str) -> None:
     task, settings = replace(TASK, range=OffsetRange(0, span)), Copy(engine=engine)
-    assert engine_for(task, settings, PLAIN, TakesBatches()).name == name
+    found = engine_for(task, settings, PLAIN, TakesBatches())
+    assert (found.engine.name, found.why) == (name, "")
 
 
 def test_without_its_packages_auto_copies_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kafka_replication.kafka.engines.batch.engine", None)
     task = replace(TASK, range=OffsetRange(0, SHORT))
-    assert engine_for(task, Copy(), PLAIN, TakesBatches()).name == "record/1"
+    found = engine_for(task, Copy(), PLAIN, TakesBatches())
+    assert found.engine.name == "record/1" and "is not installed" in found.why
     assert exact_for(task, Copy(), PLAIN, TakesBatches()) is None
     with pytest.raises(ImportError):
         engine_for(task, Copy(engine="batch"), PLAIN, TakesBatches())
 
 
 def test_a_receipt_will_name_the_engine_and_its_digest_kind() -> None:
-    engine = engine_for(TASK, Copy(engine="record"), {"bootstrap.servers": "localhost:9092"}, SINK)
+    engine = engine_for(TASK, Copy(engine="record"), {"bootstrap.servers": "localhost:9092"}, SINK).engine
     assert (engine.name, engine.digest_kind) == ("record/1", "xxh3_128/1")

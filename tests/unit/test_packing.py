@@ -26,9 +26,9 @@ class Writer:
 
     first = None
 
-    def __init__(self, seconds_each: float = 0) -> None:
+    def __init__(self, seconds_each: float = 0, most: int = 100 * TOGETHER) -> None:
         self.batches = list[Batch]()
-        self.seconds_each = seconds_each
+        self.seconds_each, self.most = seconds_each, most
 
     def write(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -160,3 +160,14 @@ def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
     del batch
     answer.clear()  # raises BufferError if a part of it is in use
     assert packing.count == 1
+
+
+def test_no_more_is_packed_together_than_the_target_answers_in_time() -> None:
+    for most in (50_000, 200_000):
+        writer, contents = Writer(most=most), Contents()
+        packing = Packing(writer, 10 * TOGETHER)
+        for number in range(100):
+            packing.add(batch_of(number, 5_000), contents.of(batch_of(number, 5_000)))
+        packing.hexdigest()
+        sizes = [batch.size for batch in writer.batches]
+        assert most / 2 < max(sizes) <= most and sum(sizes) > 500_000

@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.engine_choice import chosen
+from kafka_replication.model.engine_choice import Turn, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.run.arithmetic import Copied, Evidence, NotAdvanced, account, copied_in
+from kafka_replication.reporting.run.arithmetic import (
+    Copied,
+    Evidence,
+    NotAdvanced,
+    NotDone,
+    PartitionTurns,
+    account,
+    copied_in,
+)
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
@@ -66,6 +74,7 @@ def report(
     gaps: tuple[Gap, ...] = (),
     not_advanced: NotAdvanced | None = None,
     handled: tuple[Handled, ...] = (),
+    turns: tuple[Turn, ...] = (),
     **plan: Any,
 ) -> RunReport:
     """What a report says of one partition, given its plan and the ledger after the run."""
@@ -109,6 +118,7 @@ def report(
         outcomes={(KEY, wanted): copied} if wanted and copied else {},
         not_verified=failed,
         not_advanced={KEY: not_advanced} if not_advanced else {},
+        turns={KEY: turns},
     )
     return RunReport(replication="orders-dr", run_id="run-2", ranges=account(evidence), gaps=listed({KEY: gaps}))
 
@@ -118,6 +128,18 @@ def test_the_reason_for_an_engine_is_told_where_this_run_copied() -> None:
     assert line.begun == chosen("auto", 100) and line.as_json()["engine_why"] == "it has fewer than 5,000 offsets"
     (line,) = report([], copy=(0, 100), copy_error="away", engine=chosen("auto", 100)).ranges
     assert line.begun is None
+
+
+def test_the_turns_of_engines_are_told_unless_they_are_the_plan() -> None:
+    begun = Turn(engine="record/1", range=OffsetRange(0, 100), why="kio is not installed")
+    later = Turn(engine="batch/1", range=OffsetRange(60, 80), why="its timestamp is 0")
+    for copied in ([receipt(0, 100, 100)], []):
+        (line,) = report(copied, copy=(0, 100), turns=(begun, later), engine=chosen("batch", 100)).ranges
+        assert line.turns == (begun, later)
+        (line,) = report(copied, copy=(0, 100), turns=(begun, later), engine=chosen("record", 100)).ranges
+        assert line.turns == (later,)
+    told = NotDone(turns=(PartitionTurns(key=KEY, turns=(begun, later)),))
+    assert NotDone.from_json(told.as_json()) == told
 
 
 def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None:

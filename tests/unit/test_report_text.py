@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.engine_choice import chosen
+from kafka_replication.model.engine_choice import Turn, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -30,6 +30,7 @@ LINE = RangeReport(
     seconds=1.5,
     engines=("batch/1", "record/1"),
     begun=chosen("batch", 100),
+    turns=(Turn(engine="record/1", range=OffsetRange(40, 100), why="its batches have 2.0 records each"),),
 )
 FAILED = RangeReport(
     key=KEY,
@@ -70,6 +71,9 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "seconds": 1.5,
                 "engines": ["batch/1", "record/1"],
                 "engine_why": "copy.engine says so",
+                "engine_turns": [
+                    {"engine": "record/1", "from": 40, "until": 100, "why": "its batches have 2.0 records each"}
+                ],
                 "error": None,
             },
             {
@@ -96,6 +100,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "seconds": 0.0,
                 "engines": [],
                 "engine_why": None,
+                "engine_turns": [],
                 "error": "the target refuses the record at offset 100. Remedy: raise the limit",
             },
         ],
@@ -127,7 +132,7 @@ def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> 
 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
-    head, first, second, meaning, begun, *failures = (
+    head, first, second, meaning, begun, turn, *failures = (
         RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, replace(FAILED, digest_ok=False)))
         .table()
         .splitlines()
@@ -171,6 +176,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
     assert "lost: " not in meaning
     assert second.split()[-1] == "-"
     assert begun == "planned to be copied by the batch engine: 1 partition (copy.engine says so)"
+    assert turn == "orders-3 [40, 100) went to the engine record/1: its batches have 2.0 records each"
     assert failures == [
         "FAILED orders-3 [100, 130): the target refuses the record at offset 100",
         "  remedy: raise the limit",
@@ -276,3 +282,10 @@ def test_a_plan_says_which_engine_copies_how_many_ranges_and_why() -> None:
     assert (
         "copied by the batch engine: 1 partition (it has 5,000 offsets or more; the record engine takes over if" in text
     )
+
+
+def test_of_many_turns_the_table_names_ten() -> None:
+    turns = tuple(Turn(engine="record/1", range=OffsetRange(at, at + 1), why="small") for at in range(12))
+    text = RunReport(replication="orders-dr", run_id="run-2", ranges=(replace(LINE, turns=turns),)).table()
+    assert text.count("went to the engine record/1") == 10
+    assert "2 more parts of ranges went to another engine" in text

@@ -17,6 +17,7 @@ from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.model import commands
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run, open_run
@@ -52,27 +53,34 @@ def act(
         if failed is not None and replication is not None:
             failed(replication, run_id, error)
 
-    with failures_told(as_json, tell):
+    def with_file(told: Any) -> Any:
+        return told if replication is None else commands.with_file(told, replication.name, str(file))
+
+    with failures_told(as_json, tell, with_file):
         replication = load_replication(file)
         with store_of_command(writes=writes) as store:
             deadline = deadline or Deadline.after(replication.timeouts.run)
             run = open_run(replication, EnvironmentConnections(), store, run_id, deadline, looks=looks)
             document, text, code = action(run)
-    typer.echo(json.dumps(document, indent=2) if as_json else text)
+    typer.echo(json.dumps(with_file(document), indent=2) if as_json else with_file(text))
     stopping.leave_if_asked()
     raise typer.Exit(code)
 
 
 @contextmanager
-def failures_told(as_json: bool = False, tell: Callable[[ReplicationError], None] = lambda _: None) -> Iterator[None]:
-    """Every expected error of what is done inside becomes one message and an exit code, and is given to ``tell``. What
-    a signal made fail ends by the signal.
+def failures_told(
+    as_json: bool = False,
+    tell: Callable[[ReplicationError], None] = lambda _: None,
+    shown: Callable[[Any], Any] = lambda told: told,
+) -> Iterator[None]:
+    """Every expected error of what is done inside becomes one message and an exit code, and is given to ``tell``. Its
+    texts are printed as ``shown``. What a signal made fail ends by the signal.
     """
     try:
         yield
     except ReplicationError as error:
         stopping.leave_if_asked()
-        _show(error, as_json)
+        _show(shown(failure(error)), as_json)
         tell(error)
         raise typer.Exit(error.exit_code) from None
     except Exception:
@@ -80,12 +88,12 @@ def failures_told(as_json: bool = False, tell: Callable[[ReplicationError], None
         raise
 
 
-def _show(error: ReplicationError, as_json: bool) -> None:
+def _show(failed: documents.FailureDocument, as_json: bool) -> None:
     """Print the error, its remedy and where to read on, on stderr; with ``as_json`` its document on stdout, too."""
     if as_json:
-        typer.echo(json.dumps(failure(error)))
-    remedy = f"\nremedy: {error.remedy}" if error.remedy else ""
-    typer.echo(f"error: {error.what}{remedy}\nsee: {error.see}", err=True)
+        typer.echo(json.dumps(failed))
+    remedy = f"\nremedy: {failed['remedy']}" if failed["remedy"] else ""
+    typer.echo(f"error: {failed['error']}{remedy}\nsee: {failed['see']}", err=True)
 
 
 def failure(error: ReplicationError) -> documents.FailureDocument:

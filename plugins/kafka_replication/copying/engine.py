@@ -6,10 +6,11 @@ import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, NewestByKey, Placement
+from kafka_replication.model.engine_choice import Turn
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -17,6 +18,7 @@ from kafka_replication.model.partitioning import KEEP
 from kafka_replication.sinks.port import Sink, SinkSession
 
 log = logging.getLogger(__name__)
+MOST_TURNS = 3  # that a result tells; the log of the task has all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,10 @@ class CopyResult:
     stop: Stop | None = None  # None without an error, or if its worker died
     fenced: bool = False
     retriable: bool = False
+    turns: tuple[Turn, ...] = ()  # the first of those that other engines than the chosen one had
+
+    def with_turn(self, turn: Turn) -> CopyResult:
+        return replace(self, turns=(*self.turns, turn)[:MOST_TURNS])
 
     def joined_to(self, before: CopyResult) -> CopyResult:
         """Both results of one range added together. This is the later one."""
@@ -123,6 +129,7 @@ class CopyResult:
             failed=before.failed + self.failed,
             seconds=before.seconds + self.seconds,
             throttled=before.throttled + self.throttled,
+            turns=(*before.turns, *self.turns)[:MOST_TURNS],
         )
 
 
@@ -180,16 +187,24 @@ class CopyEngine(Protocol):
         """A new reader, with connections of its own."""
 
 
-def choose(engines: Sequence[CopyEngine], task: CopyTask, sink: Sink) -> CopyEngine:
+class Chosen(NamedTuple):
+    """An engine, and the reason why an earlier choice is not possible; empty if it is the first choice."""
+
+    engine: CopyEngine
+    why: str = ""
+
+
+def choose(engines: Sequence[CopyEngine], task: CopyTask, sink: Sink) -> Chosen:
     """The first engine that supports the range. Raises Refused, which names the reason of every engine."""
-    reasons = []
+    reasons = list[str]()
     for engine in engines:
         reason = engine.supports(task, sink)
         if reason is None:
-            return engine
+            return Chosen(engine, "; ".join(reasons))
         log.info("%s %s: engine %s cannot copy it: %s", task.key.source, task.range, engine.name, reason)
-        reasons.append(f"{engine.name}: {reason}")
+        reasons.append(reason)
+    named = "; ".join(f"{engine.name}: {reason}" for engine, reason in zip(engines, reasons, strict=True))
     raise Refused(
-        f"{task.key.source} {task.range}: no copy engine supports it ({'; '.join(reasons)})",
+        f"{task.key.source} {task.range}: no copy engine supports it ({named})",
         "set copy.engine to an engine that supports it",
     )

@@ -19,6 +19,7 @@ from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.view import lost_before
+from kafka_replication.model.engine_choice import Turn
 from kafka_replication.model.errors import (
     AttemptsExhausted,
     Fenced,
@@ -55,6 +56,7 @@ class Copier:
     """
 
     engine: CopyEngine
+    why: str = ""  # it begins although another one was chosen
     fallback: CopyEngine | None = None  # copies what the engine hands over; None: the engine copies everything
     exact: Exact | None = None  # makes the engine for records that these two would change
     sink: Sink
@@ -79,6 +81,9 @@ class Copier:
         started = self._moved = time.monotonic()
         self._at, self._attempts, self._last, self._doubted = (task.range.from_, ""), 0, None, False
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
+        if self.why:
+            first = Turn(engine=self.engine.name, range=task.range, why=self.why)
+            self._result = self._result.with_turn(first)
         self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact)
         self._aside = SetAside(
             policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
@@ -158,9 +163,10 @@ class Copier:
 
     def _give_up_engine(self, task: CopyTask, failures: int) -> None:
         """Leave the rest to another engine, which has other connections and may be able to copy it."""
-        name = self._turns.now.name
+        before = self._turns.now
         if failures >= PATIENCE and self._turns.give_up(task.range.until):
-            log.info("%s %s: engine %s got no further", task.key.source, task.range, name)
+            log.info("%s %s: engine %s got no further", task.key.source, task.range, before.name)
+            self._note_turn(task, before, f"engine {before.name} got no further in {PATIENCE} sessions")
 
     def _copy_before(self, task: CopyTask, refused: int) -> None:
         """Copy all records before the refused one, so that none of them is missing."""
@@ -174,11 +180,21 @@ class Copier:
         """Copy the range in sessions of one engine after the other, as they hand over to each other."""
         copied = False
         while not copied:
+            before = self._turns.now
             try:
-                copied = self._session(replace(task, hands_over=self._turns.hands_over), self._turns.now)
+                copied = self._session(replace(task, hands_over=self._turns.hands_over), before)
             except HandOver as e:
                 log.info("%s: offsets before %d are for another engine: %s", task.key.source, e.until, e)
                 self._turns.hand_over(e)
+                self._note_turn(task, before, str(e))
+
+    def _note_turn(self, task: CopyTask, before: CopyEngine, why: str) -> None:
+        """Note the engine that is at work now, unless it is the one before."""
+        if (now := self._turns.now) is before:
+            return
+        until = task.range.until if self._turns.until is None else min(self._turns.until, task.range.until)
+        turn = Turn(engine=now.name, range=OffsetRange(min(self._at[0], until), until), why=why)
+        self._result = self._result.with_turn(turn)
 
     def _session(self, task: CopyTask, engine: CopyEngine) -> bool:
         """Copy until the range or the work of the engine ends. Returns whether the range is copied."""

@@ -22,6 +22,13 @@ class EngineRow(TypedDict):
     partitions: int
 
 
+class EngineTurnRow(FromUntil):
+    """An engine that got these offsets to copy instead of the chosen one, or of the one before it, and the reason."""
+
+    engine: str
+    why: str
+
+
 class CheckDocument(TypedDict):
     """``check``: what a run would refuse or warn about. ``ok`` is false if one of the findings is an error. ``engines``
     is empty where nothing would be copied, or if there is no plan.
@@ -147,7 +154,8 @@ class RangeRow(PartitionRow, FromUntil):
     ``written`` counts the records of ``copied`` on the target, ``digest_ok`` is null if no digest was compared, and
     ``watermark`` if it did not move. ``bytes`` and ``seconds`` are those of this run's copy, ``engines`` those that
     wrote it. ``engine_why`` is the plan's reason for the engine that it chose; null if this run copied nothing or the
-    plan is an older one. The reason why another engine began or took over is in the log of the task.
+    plan is an older one. ``engine_turns`` says which other engine began or took over, and why: the first three times of
+    a range, as far as the last attempt to copy told them; the log of the task has all.
     """
 
     copied: int
@@ -168,6 +176,7 @@ class RangeRow(PartitionRow, FromUntil):
     seconds: float
     engines: list[str]
     engine_why: str | None
+    engine_turns: list[EngineTurnRow]
     error: str | None
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from typing import Any
+
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 
@@ -22,3 +26,18 @@ def backfill(key: PartitionKey, offsets: OffsetRange) -> str:
         f"kafka-replication backfill {key.replication}.yaml --topic {at.topic} --partition {at.partition} "
         f"--from {offsets.from_} --until {offsets.until} --target-topic {key.target_topic}"
     )
+
+
+def with_file(told: Any, replication: str, file: str) -> Any:
+    """The same text, or document with texts, whose commands for this replication name this file, which was read.
+
+    What makes such a command knows the replication alone, and calls the file as it is called by custom.
+    """
+    if isinstance(told, str):
+        named = re.compile(rf"(?<=kafka-replication )([a-z-]+) {re.escape(replication)}\.yaml(?= )")
+        return named.sub(lambda command: f"{command[1]} {shlex.quote(file)}", told)
+    if isinstance(told, dict):
+        return {key: with_file(value, replication, file) for key, value in told.items()}
+    if isinstance(told, list):
+        return [with_file(value, replication, file) for value in told]
+    return told

@@ -1,8 +1,11 @@
-"""The engine that begins with a range, and why, as far as it is known before the range is read."""
+"""The engine that begins with a range, and why, as far as it is known before it is read; and the turns of others."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from kafka_replication.model.offsets import OffsetRange
 
 AUTO: Final = "auto"
 BATCH: Final = "batch"  # the faster one, where it can copy
@@ -18,6 +21,18 @@ class EngineChoice(NamedTuple):
 
     engine: str
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """An engine that gets these offsets to copy instead of the chosen one, or of the one before it, and the reason."""
+
+    engine: str  # with its version, as in receipts
+    range: OffsetRange
+    why: str
+
+    def is_of(self, choice: EngineChoice) -> bool:
+        return self.engine.partition("/")[0] == choice.engine
 
 
 def chosen(engine: str, span: int, why_not_batches: str | None = None) -> EngineChoice:

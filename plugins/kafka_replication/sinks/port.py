@@ -153,6 +153,10 @@ class BatchWriter(Protocol):
     def seconds_each(self) -> float:
         """The seconds that one more batch takes, as the shortest answer so far shows; 0 if there was none."""
 
+    @property
+    def most(self) -> int:
+        """The bytes that a packed batch should have at most, so that a slow target can answer in time."""
+
     def write(self, batch: Batch) -> None:
         """Send a batch as it is. Raises Unreachable, Stalled, Fenced, and an error of the sink's own if the target does
         not take it.

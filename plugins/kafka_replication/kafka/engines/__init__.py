@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.engine import CopyEngine, CopyTask, choose
+from kafka_replication.copying.engine import Chosen, CopyEngine, CopyTask, choose
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka.client.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
@@ -38,19 +38,21 @@ def engine_for(
     sink: Sink,
     pipeline: Pipeline | None = None,
     deadline: Deadline = NEVER,
-) -> CopyEngine:
+) -> Chosen:
     """The engine that `copy.engine` names, or the record engine if that one does not support the range. For `auto` that
     is the batch engine, but for a short range, and where its packages are not installed.
     """
-    engines = []
+    engines, absent = list[CopyEngine](), ""
     for name in dict.fromkeys((engine_choice.chosen(settings.engine, task.range.span).engine, FALLBACK)):
         try:
             engines.append(ENGINES[name](source, settings, pipeline, deadline))
         except ImportError as missing:
             if settings.engine != engine_choice.AUTO:
                 raise
-            log.info("%s %s: not in whole batches: %s", task.key.source, task.range, without(missing))
-    return choose(engines, task, sink)
+            absent = without(missing)
+            log.info("%s %s: not in whole batches: %s", task.key.source, task.range, absent)
+    found = choose(engines, task, sink)
+    return found._replace(why=absent or found.why)
 
 
 def exact_for(

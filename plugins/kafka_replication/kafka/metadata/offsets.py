@@ -326,15 +326,17 @@ def stable_ends(
     partitions: Iterable[TopicPartition],
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
+    hidden: Callable[[Collection[TopicPartition]], None] = lambda waiting: None,
 ) -> dict[TopicPartition, int]:
     """Each partition's high watermark, once every transaction below it is committed or aborted.
 
     An open transaction hides records that were committed after it began. It ends at its time-out at the latest.
-    The pauses grow from 0.02 s to 0.5 s, because the wait may take minutes on overloaded brokers.
+    The pauses grow from 0.02 s to 0.5 s, because the wait may take minutes on overloaded brokers. Before it waits, it
+    calls ``hidden`` with the partitions that it waits for, which may raise.
 
     Raises Stalled after ``deadline`` seconds, and Unreachable.
     """
-    ends, failures = stable_ends_each(admin, partitions, deadline, pause)
+    ends, failures = stable_ends_each(admin, partitions, deadline, pause, hidden)
     _raise_first(failures)
     return ends
 
@@ -344,6 +346,7 @@ def stable_ends_each(
     partitions: Iterable[TopicPartition],
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
+    hidden: Callable[[Collection[TopicPartition]], None] = lambda waiting: None,
 ) -> tuple[dict[TopicPartition, int], Failures]:
     """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
@@ -353,12 +356,13 @@ def stable_ends_each(
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
         waiting.intersection_update([partition for partition, offset in stable.items() if offset < ends[partition]])
-        hidden = {partition: stable[partition] for partition in waiting}
-        wait_log.still_hidden(hidden)
-        return hidden
+        still = {partition: stable[partition] for partition in waiting}
+        wait_log.still_hidden(still)
+        return still
 
     left = look()  # nearly always nothing is hidden, and then a loop would cost more than the question
     if left and deadline > 0:
+        hidden(left)
         pause(0.02)
         left = tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),

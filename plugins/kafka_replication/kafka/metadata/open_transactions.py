@@ -29,6 +29,7 @@ FIRST_LINE, REPEAT_AFTER = 3.0, 60.0  # seconds of waiting before the first log 
 MOST_BYTES = 4 << 20  # of one answer
 ANSWER = 5.0  # seconds that one broker may take
 MOST = 3  # partitions that one message names
+ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})  # states of a coordinator
 SWEEP = timedelta(seconds=10)  # brokers look for transactions whose time is over every so often, by default
 
 
@@ -76,6 +77,21 @@ def owners(admin: AdminClient, partition: TopicPartition) -> dict[str, int]:
     except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
         log.warning("%s: whose transaction is open in it was not found out: %s", partition, e)
         return {}
+
+
+def never_ends(admin: AdminClient, partition: TopicPartition, transactional_id: str) -> bool:
+    """True if this id has a transaction open in the partition that its coordinator has ended: only a further marker of
+    the same producer ends it there. False if brokers do not tell. Never raises.
+
+    The coordinator calls a transaction ended once all its markers are written, so the leader is asked again afterwards.
+    """
+    try:
+        for producer, begins, described in _open_in(admin, partition):
+            if described is not None and described.transactional_id == transactional_id and described.state in ENDED:
+                return any((producer, begins) == (one, from_) for one, from_, _ in _open_in(admin, partition))
+    except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
+        log.warning("%s: whose transaction is open in it was not found out: %s", partition, e)
+    return False
 
 
 def offsets_of(admin: AdminClient, partition: TopicPartition, transactional_id: str) -> Coverage:

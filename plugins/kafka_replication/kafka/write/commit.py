@@ -9,6 +9,7 @@ from dataclasses import replace
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.target_partition import RUN_AGAIN, TargetPartition
 from kafka_replication.ledger.entries import Position, Receipt
@@ -112,7 +113,8 @@ class Atomic:
         from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
         key, target, transaction = self.target_partition.key, self.target_partition.target, self.entries
-        lanes = [BatchLane(key, target, transaction, transaction.stored(), at=at) for at in left_open]
+        stored, nothing = transaction.stored(), SendWindow(0.0)
+        lanes = [BatchLane(key, target, transaction, stored, window=nothing, at=at) for at in left_open]
         transaction.begin()
         try:
             if write is not None:

@@ -12,13 +12,13 @@ from functools import cached_property
 
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka.metadata import offsets, open_transactions, topics
+from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.write.partitioner import Partitioner, partitioner
 from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.kafka.write.target_partition import check_end
+from kafka_replication.kafka.write.target_partition import check_end, refuse_left_open
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
-from kafka_replication.model.errors import Refused, ReplicationError, Stalled, TargetLost
+from kafka_replication.model.errors import Refused, ReplicationError, Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
@@ -140,20 +140,11 @@ class EachOffset:
         self._refuse_left_open(by.partitions)
 
     def _refuse_left_open(self, partitions: int) -> None:
-        """Raise TargetLost if a partition still has an open transaction of ours, although this session fenced the one
-        before: Kafka has ended it without this partition, so our next commit would show what is in it, aborted or not.
-        """
+        """Raise TargetLost as `refuse_left_open` does, for all partitions that the target topic has."""
         key = self._at.key
         places = [TopicPartition(key.target_topic, number) for number in range(partitions)]
         stable, ends = offsets.last_stable(self._at.admin, places), offsets.high_watermarks(self._at.admin, places)
-        for at in places:
-            if stable[at] < ends[at] and key.transactional_id in open_transactions.owners(self._at.admin, at):
-                raise TargetLost(
-                    f"{at} on the target has records of an earlier session of ours in a transaction that Kafka has"
-                    " ended without this partition",
-                    "run again, which ends it; where that run says that it cannot ([not-mended]), let"
-                    f" kafka-transactions.sh abort it: --topic {at.topic} --partition {at.partition}",
-                )
+        refuse_left_open(self._at.admin, key, [at for at in places if stable[at] < ends[at]])
 
     def _refuse_change(self, position: Position, by: PartitionedBy) -> None:
         """The plan has refused what may not change, so this is about a topic that grew meanwhile."""

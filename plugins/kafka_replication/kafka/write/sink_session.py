@@ -111,7 +111,7 @@ class KafkaSinkSession:
 
     def _begin_batches(self, commit: Atomic) -> BatchWriter:
         """Begin the next chunk, of whole batches. A session writes either these or records."""
-        self._lane = lane = self._lane or _new_lane(commit)
+        self._lane = lane = self._lane or _new_lane(commit, self._window)
         commit.begin()
         self._writer = writer = lane.writer(commit.check_between)
         return writer
@@ -164,8 +164,9 @@ class KafkaSinkSession:
             self._partition.close()
 
 
-def _new_lane(commit: Atomic) -> BatchLane:
+def _new_lane(commit: Atomic, window: SendWindow) -> BatchLane:
     """The first batches come: learn what brokers know this session by. The position is written again for that."""
     from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
-    return BatchLane(commit.target_partition.key, commit.target_partition.target, commit.entries, commit.write_again())
+    at = commit.target_partition
+    return BatchLane(at.key, at.target, commit.entries, commit.write_again(), window=window)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.metadata import offsets, open_transactions, topics
 from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids
@@ -32,6 +33,21 @@ def check_end(at: TopicPartition, end: int, ours: int) -> None:
             f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
             RUN_AGAIN,
         )
+
+
+def refuse_left_open(admin: AdminClient, key: PartitionKey, hidden: Iterable[TopicPartition]) -> None:
+    """Raise TargetLost if one of these target partitions has an open transaction of ours, although the session before
+    was fenced: Kafka has ended it without this partition. Nobody ends it any more, and our next commit would show what
+    is in it, aborted or not.
+    """
+    for at in hidden:
+        if open_transactions.never_ends(admin, at, key.transactional_id):
+            raise TargetLost(
+                f"{at} on the target has records of an earlier session of ours in a transaction that Kafka has ended"
+                " without this partition",
+                "run again, which ends it; where that run says that it cannot ([not-mended]), let"
+                f" kafka-transactions.sh abort it: --topic {at.topic} --partition {at.partition}",
+            )
 
 
 @dataclass(kw_only=True)
@@ -59,9 +75,12 @@ class TargetPartition:
         topics.check_id(self.admin, self.key.target_topic, ids.target_topic, "target", seconds)
 
     def end(self) -> int:
-        """The target's end, after waiting until no open transaction hides records below it. Raises Stalled."""
-        at = self.key.target
-        return offsets.stable_ends(self.admin, [at], longest_wait(self.settings, self.deadline))[at]
+        """The target's end, after waiting until no open transaction hides records below it. Raises Stalled; raises
+        TargetLost at once if the transaction is one that nobody ends.
+        """
+        at, most = self.key.target, longest_wait(self.settings, self.deadline)
+        refuse = partial(refuse_left_open, self.admin, self.key)
+        return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at]
 
     def high_watermark(self) -> int:
         return offsets.high_watermarks(self.admin, [self.key.target])[self.key.target]

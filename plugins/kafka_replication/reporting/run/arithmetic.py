@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import ASIDE, LedgerView
+from kafka_replication.model.engine_choice import Turn
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions import refusals
@@ -29,13 +30,22 @@ class NotAdvanced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTurns:
+    """The turns of engines in the copy of one partition."""
+
+    key: PartitionKey
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotDone:
     """The reasons that only the step before the report knows: ``not_verified`` has the results with an error,
-    ``not_advanced`` the watermarks that could not be moved.
+    ``not_advanced`` the watermarks that could not be moved, ``turns`` why other engines copied than were chosen.
     """
 
     not_verified: tuple[VerifyResult, ...] = ()
     not_advanced: tuple[NotAdvanced, ...] = ()
+    turns: tuple[PartitionTurns, ...] = ()
 
     def as_json(self) -> str:
         """The text for a report in another process."""
@@ -63,6 +73,7 @@ class Evidence:
     outcomes: Mapping[tuple[PartitionKey, OffsetRange], RangeOutcome]
     not_verified: Mapping[PartitionKey, VerifyResult]
     not_advanced: Mapping[PartitionKey, NotAdvanced] = field(default_factory=dict)
+    turns: Mapping[PartitionKey, tuple[Turn, ...]] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)  # target offsets of records of others, at the end
 
 
@@ -170,7 +181,16 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         bytes=here.bytes,
         engines=engines,
         begun=planned.engine if engines else None,
+        turns=tuple(_turns(evidence, planned, range_)),
     )
+
+
+def _turns(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Iterator[Turn]:
+    """The turns in this range, but for one that is what the plan says."""
+    for turn in evidence.turns.get(planned.key, ()):
+        is_planned = planned.engine is not None and turn.is_of(planned.engine) and turn.range == planned.copy
+        if turn.range.intersection(range_) and not is_planned:
+            yield turn
 
 
 def _by_run(evidence: Evidence, parts: Iterable[tuple[Receipt, Copied]]) -> tuple[Copied, Copied]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafka_replication import documents
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
-from kafka_replication.model.engine_choice import EngineChoice
+from kafka_replication.model.engine_choice import EngineChoice, Turn
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.sizes import amount
@@ -16,7 +16,7 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.target_retention import removal_text
-from kafka_replication.reporting.run.engines import engine_lines, engine_rows
+from kafka_replication.reporting.run.engines import engine_lines, engine_rows, turn_lines, turn_rows
 from kafka_replication.reporting.table import table
 
 
@@ -58,6 +58,7 @@ class RangeReport:
     written: int | None = None  # None: as many as ``copied``
     engines: tuple[str, ...] = ()  # that wrote what this run copied
     begun: EngineChoice | None = None  # by this engine, as planned; None: this run copied nothing, or an older plan
+    turns: tuple[Turn, ...] = ()  # of other engines, as far as the step that copied told them
 
     @property
     def mb_per_second(self) -> float:
@@ -89,6 +90,7 @@ class RangeReport:
             "seconds": round(self.seconds, 3),
             "engines": list(self.engines),
             "engine_why": self.begun.why if self.begun else None,
+            "engine_turns": turn_rows(self.turns),
             "error": f"{self.error}. Remedy: {self.remedy}" if self.error and self.remedy else self.error,
         }
 
@@ -164,6 +166,7 @@ class RunReport:
         left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         begun = {line.key: line.begun for line in self.ranges if line.begun}
         engines = engine_lines(engine_rows(begun.values()), "planned to be copied")
+        engines += turn_lines({f"{line.key.source} {turn.range}": turn for line in self.ranges for turn in line.turns})
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
             [ranges, *legend(self.ranges), *engines, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]

@@ -17,7 +17,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.backfill_plan import next_slice
 from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
-from kafka_replication.reporting.run.arithmetic import NotAdvanced, NotDone
+from kafka_replication.reporting.run.arithmetic import NotAdvanced, NotDone, PartitionTurns
 from kafka_replication.reporting.run.progress import Work, work_of
 from kafka_replication.runs.replicate.advancing import advance_each
 from kafka_replication.runs.replicate.bookkeeping import Bookkeeper
@@ -57,7 +57,8 @@ class Replicated:
     def not_done(self) -> NotDone:
         """The reasons that the report needs."""
         refused = (NotAdvanced(key=key, what=e.what, remedy=e.remedy) for key, e in self.not_advanced.items())
-        return NotDone(not_verified=tuple(self.not_verified), not_advanced=tuple(refused))
+        turns = (PartitionTurns(key=result.key, turns=result.turns) for result in self.copied if result.turns)
+        return NotDone(not_verified=tuple(self.not_verified), not_advanced=tuple(refused), turns=tuple(turns))
 
     @property
     def records(self) -> int:

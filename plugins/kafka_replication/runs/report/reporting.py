@@ -44,6 +44,7 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
         outcomes=outcomes,
         not_verified={result.key: result for result in not_done.not_verified},
         not_advanced={reason.key: reason for reason in not_done.not_advanced},
+        turns={one.key: one.turns for one in not_done.turns},
         foreign=_foreign(run, plan, view),
     )
     document = RunReport(

@@ -167,9 +167,10 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     try:
         reachability.check("source", job.source, task.key.source, job.request_seconds, deadline)
         tools.target.check_reachable(_target(job, task.key))
-        engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
+        chosen = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
         copier = Copier(
-            engine=engine,
+            engine=chosen.engine,
+            why=chosen.why,
             fallback=fallback(job.settings, job.source, tools.pipeline, deadline),
             exact=None if job.settings.engine == FALLBACK else exact,
             sink=tools.sink,

@@ -33,7 +33,6 @@ class Packing:
     def __init__(self, writer: BatchWriter, largest: int) -> None:
         """``largest`` is the size in bytes of the largest batch that the target takes."""
         self._writer, self._largest = writer, largest
-        self._most = min(TOGETHER, largest)
         self._small, self._together = list[Batch](), 0
         self._digest = BatchDigest()
         self._sent_until = 0  # one past the source offsets of what was sent
@@ -46,7 +45,8 @@ class Packing:
         """
         self.count, self.bytes = self.count + batch.count, self.bytes + size
         unpacked = size + frames(batch, size)
-        if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > self._most):
+        most = min(TOGETHER, self._largest, self._writer.most)
+        if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > most):
             self._send_small()
         if not self._is_small(batch, size):
             self._send_small()

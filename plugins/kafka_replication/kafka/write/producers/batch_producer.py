@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.login import security_of
 from kafka_replication.kafka.metadata.leader import connect
+from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import ONE_WRITER
 from kafka_replication.ledger.placement import KafkaSegments, Segment
@@ -75,13 +76,14 @@ class BatchLane:
         transaction: TransactionalProducer,
         stored: tuple[TopicPartition, int],
         *,
+        window: SendWindow,
         at: TopicPartition | None = None,
     ) -> None:
-        """``stored``: where a ledger entry lies that this session's producer wrote. ``at``: the partition to write to;
-        None: the key's own.
+        """``stored``: where a ledger entry lies that this session's producer wrote. ``window`` bounds what is under
+        way. ``at``: the partition to write to; None: the key's own.
         """
         self._key, self._target, self._transaction, self._stored = key, target, transaction, stored
-        self._at = at or key.target
+        self._at, self._window = at or key.target, window
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
         self._under_way = deque[tuple[Batch, float]]()  # with the time at which each was sent
@@ -132,6 +134,15 @@ class BatchLane:
         while len(self._under_way) >= UNDER_WAY:
             self._check(self._acknowledged(), "sending")
         self._send(batch)
+        self._window.drain(1, lambda: sum(one.size for one, _ in self._under_way), self._hear)
+
+    def _hear(self, _: int) -> None:
+        self._check(self._acknowledged(), "sending")
+
+    @property
+    def most(self) -> int:
+        """The bytes that a request should have at most, so that a slow target can answer in time."""
+        return self._window.most
 
     @property
     def seconds_each(self) -> float:
@@ -252,6 +263,10 @@ class BatchWriter:
     @property
     def seconds_each(self) -> float:
         return self._lane.seconds_each
+
+    @property
+    def most(self) -> int:
+        return self._lane.most
 
     def write(self, batch: Batch) -> None:
         self._lane.send(batch)

@@ -24,25 +24,31 @@ class SendWindow:
     def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._now = seconds, now
         self._most = float(FIRST)  # bytes
-        self._size = 1.0  # of a record, estimated
+
+    @property
+    def most(self) -> int:
+        """The bytes that may wait, as far as the target was measured."""
+        return int(self._most)
 
     def hold_back(self, batch: Sequence[Record], waiting: Callable[[], int], wait: Callable[[int], None]) -> None:
         """Call ``wait`` until at most half of the window waits, if more than the window does after this batch.
 
         ``waiting`` is the number of records that are not acknowledged; ``wait`` gets it, and may raise.
         """
-        if not batch:
-            return
-        self._size = max(1.0, mean_size(batch))
+        if batch:
+            self.drain(max(1.0, mean_size(batch)), waiting, wait)
+
+    def drain(self, size: float, waiting: Callable[[], int], wait: Callable[[int], None]) -> None:
+        """The same for what has this ``size`` in bytes, of which ``waiting`` is the number."""
         left = before = waiting()
-        if left * self._size <= self._most:
+        if left * size <= self._most:
             return
         started = self._now()
-        while left * self._size > self._most / 2:
+        while left * size > self._most / 2:
             wait(left)
             left = waiting()
         elapsed = max(1e-6, self._now() - started)
-        self._most = max(FIRST, (before - left) * self._size / elapsed * self._seconds)
+        self._most = max(FIRST, (before - left) * size / elapsed * self._seconds)
 
 
 def mean_size(batch: Sequence[Record]) -> float:
