@@ -118,6 +118,17 @@ def test_a_run_that_died_is_counted_when_that_is_noticed(store: WatermarkStore) 
     assert store.totals()[NAME] == {Total("runs", "live", "died"): 2.0, Total("runs", "backfill", "died"): 1.0}
 
 
+def test_a_replication_is_seen_as_soon_as_a_run_has_begun_or_somebody_has_looked(store: WatermarkStore) -> None:
+    store.release_lease(acquire(store, NAME, "run-1", "plan", 60))
+    store.record_look(OTHER, True)
+    assert [(one.standing.replication, one.standing.facts) for one in store.front()] == [(NAME, None), (OTHER, None)]
+    store.record_facts(NAME, FACTS)
+    assert (seen(store).standing.facts, seen(store).standing.at) == (FACTS, None)
+    store.record_standing(NAME, FACTS, Lag(7, 3.5), ROWS)
+    store.record_facts(NAME, FACTS)
+    assert seen(store).standing.lag == Lag(7, 3.5)
+
+
 def test_what_a_run_copied_and_a_look_do_not_replace_each_other(store: WatermarkStore) -> None:
     done = work("run-1", 5)
     store.record_work(NAME, FACTS, done)

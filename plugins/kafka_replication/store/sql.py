@@ -286,6 +286,9 @@ class SqlStore:
     def record_standing(self, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
         self._write(lambda db: sight.record_standing(db, replication, facts, lag, partitions))
 
+    def record_facts(self, replication: str, facts: Facts) -> None:
+        self._write(lambda db: sight.record_facts(db, replication, facts))
+
     def record_work(self, replication: str, facts: Facts, work: Work) -> None:
         self._write(lambda db: sight.record_work(db, replication, facts, work))
 

@@ -157,6 +157,9 @@ class WatermarkStore(AlertMemory, Protocol):
     def record_standing(self, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
         """Store how the replication stands now, in place of the earlier look, and a sample of its ``lag``."""
 
+    def record_facts(self, replication: str, facts: Facts) -> None:
+        """Store these facts of the replication, and leave what was measured as it is."""
+
     def record_work(self, replication: str, facts: Facts, work: Work) -> None:
         """Store what a run copied that has ended, and a sample of that. A later call for the same run replaces both.
 
