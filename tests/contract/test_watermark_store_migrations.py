@@ -23,7 +23,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import EPOCH
 from kafka_replication.planning import plan_codec
 from kafka_replication.store import migrations, open_store, schema
-from kafka_replication.watermarks.sight import Lag
+from kafka_replication.watermarks.sight import Lag, Total
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
 from tests.support.leases import acquire
@@ -109,6 +109,19 @@ def test_a_store_of_the_seventh_schema_keeps_what_was_seen(store_url: str) -> No
     assert [(past.kind, past.what) for past in store.past_alerts(NAME, 9)] == [("lag", "it is far behind")]
 
 
+def test_a_store_of_the_eighth_schema_keeps_its_sums(store_url: str) -> None:
+    store = open_store(made_of(8, store_url))
+    assert store.totals() == {
+        NAME: {
+            Total("records"): 153.0,
+            Total("bytes"): 15_300.0,
+            Total("throttled_seconds"): 0.25,
+            Total("runs", "live", "done"): 1.0,
+            Total("ranges", outcome="verified"): 2.0,
+        }
+    }
+
+
 def test_a_run_that_the_old_version_planned_goes_on(golden_store: str) -> None:
     store = open_store(golden_store)
     run = store.run(PLANNED)
@@ -157,13 +170,13 @@ def test_a_new_store_is_the_newest_revision(store: WatermarkStore, store_url: st
         assert compare_metadata(context, schema.metadata) == []
 
 
-@pytest.mark.parametrize("table", ["schema SET version = 8", "alembic_version SET version_num = '0008'"])
+@pytest.mark.parametrize("table", ["schema SET version = 9", "alembic_version SET version_num = '0009'"])
 def test_a_store_of_a_newer_version_is_refused_by_either_number(
     store: WatermarkStore, store_url: str, table: str
 ) -> None:
     with database(store_url) as db:
         db.execute(text(f"UPDATE kafka_replication_{table}"))
-    with pytest.raises(Refused, match="has schema version 8; this version of kafka-replication knows up to"):
+    with pytest.raises(Refused, match="has schema version 9; this version of kafka-replication knows up to"):
         open_store(store_url)
 
 

@@ -17,7 +17,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.watermarks.failed import DISCARDED, QUARANTINED, FailedRow, Step
-from kafka_replication.watermarks.sight import Facts, Lag, Sample, Seen, Span, Work, begin_of
+from kafka_replication.watermarks.sight import Facts, Lag, Sample, Seen, Span, Total, Work, begin_of
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support import watermarks
@@ -29,6 +29,7 @@ FACTS = Facts(source="kafka_a", target="kafka_b", schedule="*/5 * * * *", topics
 ROWS = cast(list[StatusRow], [{"topic": "orders", "partition": 3, "lag": 7}])
 Aged = Callable[[timedelta], None]
 DAY = timedelta(days=1)
+ERRORS = [(0, None), (1, "it is refused"), (2, None)]
 
 
 @pytest.fixture
@@ -81,6 +82,51 @@ def test_the_newest_look_replaces_the_one_before(store: WatermarkStore) -> None:
     assert abs(standing.at - datetime.now(UTC)) < timedelta(hours=1)
     assert store.standing_partitions(NAME) == ROWS
     assert store.front([OTHER]) == []
+
+
+def test_sums_only_grow_and_outlive_the_runs(store: WatermarkStore, aged: Aged) -> None:
+    assert store.totals() == {}
+    for _ in range(2):
+        store.add_totals(NAME, {Total("records"): 5.0, Total("throttled_seconds"): 0.25})
+    store.add_totals(OTHER, {Total("records"): 1.0})
+    outcomes = [RangeOutcome(run_id="run-1", key=KEY, range=OffsetRange(at, at + 1), error=why) for at, why in ERRORS]
+    store.start_run("run-1", NAME, "live", "its plan")
+    store.record_outcomes(outcomes)
+    for state in ("failed", "failed", "done"):  # the same end is counted once
+        store.finish_run("run-1", state)
+    run(store, "run-2", "nothing_to_do", "backfill")
+    assert store.totals() == {
+        NAME: {
+            Total("records"): 10.0,
+            Total("throttled_seconds"): 0.5,
+            Total("runs", "live", "failed"): 1.0,
+            Total("runs", "live", "done"): 1.0,
+            Total("runs", "backfill", "nothing_to_do"): 1.0,
+            Total("ranges", outcome="failed"): 2.0,
+            Total("ranges", outcome="verified"): 4.0,
+        },
+        OTHER: {Total("records"): 1.0},
+    }
+    store.prune(NAME, 0)
+    assert store.totals()[NAME][Total("runs", "live", "done")] == 1.0
+
+
+def test_a_run_that_died_is_counted_when_that_is_noticed(store: WatermarkStore) -> None:
+    for run_id, kind in (("run-1", "live"), ("run-2", "live"), ("run-3", "backfill")):
+        run(store, run_id, "planned", kind)
+    acquire(store, NAME, "run-4", "plan", 60)
+    assert store.totals()[NAME] == {Total("runs", "live", "died"): 2.0, Total("runs", "backfill", "died"): 1.0}
+
+
+def test_a_replication_is_seen_as_soon_as_a_run_has_begun_or_somebody_has_looked(store: WatermarkStore) -> None:
+    store.release_lease(acquire(store, NAME, "run-1", "plan", 60))
+    store.record_look(OTHER, True)
+    assert [(one.standing.replication, one.standing.facts) for one in store.front()] == [(NAME, None), (OTHER, None)]
+    store.record_facts(NAME, FACTS)
+    assert (seen(store).standing.facts, seen(store).standing.at) == (FACTS, None)
+    store.record_standing(NAME, FACTS, Lag(7, 3.5), ROWS)
+    store.record_facts(NAME, FACTS)
+    assert seen(store).standing.lag == Lag(7, 3.5)
 
 
 def test_what_a_run_copied_and_a_look_do_not_replace_each_other(store: WatermarkStore) -> None:

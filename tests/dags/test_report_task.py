@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.orchestration import task_run
@@ -49,11 +50,14 @@ class Run:
         replicate: Any = self._dag.get_task("replicate")
         replicate.launcher = lambda: launcher
 
+    def task(self, task_id: str) -> Any:
+        return self._dag.get_task(task_id)
+
     def execute(self, task_id: str) -> None:
-        task: Any = self._dag.get_task(task_id)
+        task = self.task(task_id)
         ti, dag = Task(task_id, self.shared), SimpleNamespace(dag_id=self._dag.dag_id)
         params = {"topics": None, "until": None, "dry_run": False}
-        task.execute({"ti": ti, "dag": dag, "run_id": "r", "params": params})
+        task.execute({"ti": ti, "dag": dag, "run_id": "r", "params": params, "outlet_events": OutletEventAccessors()})
 
 
 def test_the_report_says_why_a_watermark_was_not_moved(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def served(airflow: Airflow, source: Cluster, folder: Path) -> Iterator[Server]:
     airflow.replicate(ONE, ONE, chunk=100)
     airflow.replicate(TWO, TWO, "dags:\n  repair: true\n")
     fill(airflow)
-    users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user"}
+    users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user", f"{ONLY}nothing": "user"}
     with serving(airflow, folder, users) as server:
         yield server
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.web import PREFIX
@@ -41,7 +43,7 @@ def server(airflow: Airflow, source_cluster: Brokers, tmp_path_factory: pytest.T
         yield server
 
 
-@pytest.mark.parametrize("path", [*PAGES, *TABS])
+@pytest.mark.parametrize("path", [*PAGES, *TABS, "metrics"])
 def test_nobody_sees_anything_without_a_login(server: Server, path: str) -> None:
     answer = server.page(path.replace("NAME", ONE), None)
     assert answer.status_code == 401
@@ -64,6 +66,31 @@ def test_rows_of_hidden_dags_are_not_there(server: Server) -> None:
     assert TWO not in server.page(f"?q={TWO}", f"{ONLY}{ONE}").text.replace(f'value="{TWO}"', "").replace(
         f"q={TWO}", ""
     )
+
+
+def test_prometheus_scrapes_with_a_token_what_its_user_may_see(server: Server) -> None:
+    def scraped(user: str, path: str = "metrics") -> tuple[int, dict[str, float]]:
+        token = {"Authorization": f"Bearer {server.token(user)}"}
+        answer = httpx.get(f"{server.url}{PREFIX}/{path}", headers=token, timeout=60, trust_env=False)
+        if not answer.is_success:
+            return answer.status_code, {}
+        families = list(text_string_to_metric_families(answer.text))
+        return 200, {
+            f"{sample.labels['replication']} {sample.name.removeprefix('kafka_replication_')}": sample.value
+            for family in families
+            for sample in family.samples
+            if sample.labels.keys() == {"replication"}
+        }
+
+    status, everything = scraped("admin")
+    assert status == 200
+    assert everything[f"{ONE} records_total"] == PARTITIONS * RECORDS, "of the run that the command made"
+    assert everything[f"{ONE} lag_records"] == 0
+    assert everything[f"{TWO} failed_records"] == 2
+    status, some = scraped(f"{ONLY}{ONE}", "metrics?by_topic=true")
+    assert status == 200
+    assert {name.split()[0] for name in some} == {ONE}
+    assert scraped(f"{ONLY}nothing") == (403, {})
 
 
 def test_what_needs_a_person_comes_first_with_its_remedy(server: Server) -> None:

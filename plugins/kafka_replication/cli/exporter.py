@@ -100,12 +100,12 @@ def _application(by_topic: bool) -> WSGIApplication:
     try:
         from prometheus_client import make_wsgi_app
 
-        from kafka_replication.overview.metrics import Collector, Tally, registry
+        from kafka_replication.overview.metrics import Collector, registry
     except ModuleNotFoundError as missing:
         raise BadInput(
             f"the exporter needs a package that is not installed ({missing})", extras.install("prometheus_client")
         ) from missing
-    metrics: WSGIApplication = make_wsgi_app(registry(Collector(default_store, Tally(), by_topic)))
+    metrics: WSGIApplication = make_wsgi_app(registry(Collector(default_store, by_topic)))
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") not in ("/metrics", "/"):

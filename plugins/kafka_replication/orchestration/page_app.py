@@ -27,6 +27,7 @@ from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.orchestration.connecting.store_url import store
+from kafka_replication.runtime import extras
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import PREFIX, pages
 from kafka_replication.web.actions import SUFFIXES
@@ -144,6 +145,21 @@ def run(name: str, who: Who, read: Read, run_id: Annotated[str, Query(max_length
     return pages.run(read, who.check(name), run_id)
 
 
+def metrics(who: Who, by_topic: bool = False) -> Response:
+    """The metrics of the replications that this person may see, for Prometheus.
+
+    Raises HTTPException: 403 for somebody who may see no DAG at all, 501 without the package that they need.
+    """
+    if not who.readable:
+        raise HTTPException(403, "You may not see any DAG.")
+    try:
+        from kafka_replication.overview.metrics import CONTENT_TYPE, Collector, exposition
+    except ModuleNotFoundError as missing:
+        remedy = extras.install("prometheus_client")
+        raise HTTPException(501, f"A package is not installed here ({missing}): {remedy}.") from missing
+    return Response(exposition(Collector(store, by_topic, who.readable)), media_type=CONTENT_TYPE)
+
+
 PAGES: Final[dict[str, Callable[..., str]]] = {
     "/": front,
     "/replications/{name}": replication,
@@ -201,6 +217,7 @@ def app() -> FastAPI:
     made = FastAPI(title="Kafka replication", docs_url=None, redoc_url=None, openapi_url=None)
     for path, page in PAGES.items():
         made.add_api_route(path, page, response_class=HTMLResponse)
+    made.add_api_route("/metrics", metrics)
     made.add_api_route("/of/{dag_id}", tab_of_dag)
     made.add_api_route("/of/{dag_id}/{dag_run_id}", tab_of_run)
     made.mount("/static", StaticFiles(directory=pages.STATIC))  # no data, so that nobody has to log in for it

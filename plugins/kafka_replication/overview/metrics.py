@@ -5,24 +5,31 @@ A time is exported as Unix time. A rule says ``time() - ..._timestamp_seconds``,
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from kafka_replication.overview.rows import Row, State, rows
+from kafka_replication.watermarks.sight import (
+    BYTES,
+    RANGES,
+    RECORDS,
+    RETRIES,
+    RUNS,
+    THROTTLED,
+    Total,
+    Totals,
+)
 from kafka_replication.watermarks.store import WatermarkStore
-from kafka_replication.watermarks.values import RunRecord
 
 NAME: Final = "kafka_replication"
-MOST_RUNS: Final = 200  # of one replication that end between two scrapes; of more, the oldest are not counted
-AT_ONCE: Final = 20  # runs that a scrape reads of a replication; more only if none of these is known
-Labels = tuple[str, ...]
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 Gauge = tuple[str, str, Callable[[Row], float | None]]
 # Name without prefix, help, and the value; a value that is not known has no sample.
 GAUGES: Final[tuple[Gauge, ...]] = (
@@ -52,66 +59,24 @@ GAUGES: Final[tuple[Gauge, ...]] = (
     ),
     ("last_run_end_timestamp_seconds", "Unix time of its end.", lambda r: _unix(r.work.at) if r.work else None),
 )
+# The name of a sum in the store, help, and further labels.
+COUNTERS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    (RUNS, "Runs that ended.", ("kind", "outcome")),
+    (RANGES, "Ranges of runs that ended.", ("outcome",)),
+    (RECORDS, "Records that runs copied.", ()),
+    (BYTES, "Bytes that runs copied.", ()),
+    (RETRIES, "Sessions of ranges beyond the first one: after an error, or with another engine.", ()),
+    (THROTTLED, "Seconds for which quotas of the brokers made copies wait, all ranges together.", ()),
+)
 
 
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """Counts what ended since the counting began, from the store. A counter must never fall, but the store forgets old
-    runs: so it cannot be a sum over the store.
-    """
-
-    since: datetime = field(default_factory=lambda: datetime.now(UTC))
-    runs: Counter[Labels] = field(default_factory=Counter)  # replication, kind, outcome
-    ranges: Counter[Labels] = field(default_factory=Counter)  # replication, outcome
-    records: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
-    _counted: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))  # in their order
-
-    def add(self, store: WatermarkStore, names: Iterable[str]) -> None:
-        """Count the runs that have ended since the last call. Raises Unreachable, Refused."""
-        for name in names:
-            for record in self._new(store, name):
-                self._count(store, record)
-                self._counted[name][record.run_id] = None
-            for run_id in list(self._counted[name])[: -2 * MOST_RUNS]:  # far behind what is read again
-                del self._counted[name][run_id]
-            for counter in (self.records, self.bytes):
-                counter[name] += 0  # so that the series is there before the first run ends
-
-    def _new(self, store: WatermarkStore, name: str) -> list[RunRecord]:
-        """The runs that have ended and are not counted yet, the oldest first."""
-        found: list[RunRecord] = []
-        before: int | None = None
-        for _ in range(MOST_RUNS // AT_ONCE):
-            part = store.runs_before(name, before, AT_ONCE)
-            ended = [record for _, record in part if record.finished_at is not None]
-            new = [record for record in ended if record.run_id not in self._counted[name] and self._is_new(record)]
-            found += new
-            if len(part) < AT_ONCE or len(new) < len(ended):  # the runs before these are known, too
-                break
-            before = part[-1][0]
-        return found[::-1]
-
-    def _is_new(self, record: RunRecord) -> bool:
-        return record.finished_at is not None and record.finished_at >= self.since
-
-    def _count(self, store: WatermarkStore, record: RunRecord) -> None:
-        name, outcomes = record.replication, store.outcomes(record.run_id)
-        self.runs[name, record.kind, record.state] += 1
-        for outcome in outcomes:
-            self.ranges[name, "failed" if outcome.error else "verified"] += 1
-        self.records[name] += sum(outcome.copied for outcome in outcomes)
-        self.bytes[name] += sum(outcome.bytes for outcome in outcomes)
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Collector:
-    """All metrics, read from the store at each scrape."""
+    """All metrics, read from the store at each scrape. ``names`` are the replications; None: all."""
 
     open_store: Callable[[], WatermarkStore]
-    tally: Tally
     by_topic: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # two scrapes at once count a run once
+    names: Collection[str] | None = None
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: a registry would else scrape as it is made."""
@@ -119,17 +84,14 @@ class Collector:
 
     def collect(self) -> Iterator[Metric]:
         """Raises Unreachable, Refused: then there is no answer to the scrape, and ``up`` is 0."""
-        store = self.open_store()
-        try:
-            with self._lock:
-                found = rows(store, datetime.now(UTC))
-                yield from _of_rows(found)
-                if self.by_topic:
-                    yield _topics(store, found)
-                self.tally.add(store, [row.replication for row in found])
-                yield from _counters(self.tally)
-        finally:
-            store.close()
+        with closing(self.open_store()) as store:
+            found = rows(store, datetime.now(UTC))
+            if self.names is not None:
+                found = [row for row in found if row.replication in self.names]
+            yield from _of_rows(found)
+            if self.by_topic:
+                yield _topics(store, found)
+            yield from _counters(store.totals(), [row.replication for row in found])
 
 
 def registry(collector: Collector) -> CollectorRegistry:
@@ -137,6 +99,11 @@ def registry(collector: Collector) -> CollectorRegistry:
     made = CollectorRegistry(auto_describe=False)
     made.register(collector)
     return made
+
+
+def exposition(collector: Collector) -> bytes:
+    """The metrics as Prometheus reads them, of the type `CONTENT_TYPE`. Raises Unreachable, Refused."""
+    return generate_latest(registry(collector))
 
 
 def _of_rows(found: list[Row]) -> Iterator[Metric]:
@@ -175,18 +142,16 @@ def _topics(store: WatermarkStore, found: list[Row]) -> Metric:
     return lag
 
 
-def _counters(tally: Tally) -> Iterator[Metric]:
-    runs = CounterMetricFamily(f"{NAME}_runs", "Runs that ended.", labels=["replication", "kind", "outcome"])
-    for labels, number in sorted(tally.runs.items()):
-        runs.add_metric(labels, number)
-    ranges = CounterMetricFamily(f"{NAME}_ranges", "Ranges of runs that ended.", labels=["replication", "outcome"])
-    for labels, number in sorted(tally.ranges.items()):
-        ranges.add_metric(labels, number)
-    yield from (runs, ranges)
-    for what, counter in (("records", tally.records), ("bytes", tally.bytes)):
-        family = CounterMetricFamily(f"{NAME}_{what}", f"Copied {what} of runs that ended.", labels=["replication"])
-        for replication, number in sorted(counter.items()):
-            family.add_metric([replication], number)
+def _counters(totals: Mapping[str, Totals], names: Iterable[str]) -> Iterator[Metric]:
+    for name, help_, labels in COUNTERS:
+        family = CounterMetricFamily(f"{NAME}_{name}", help_, labels=["replication", *labels])
+        for replication in names:
+            of_name = {total: value for total, value in totals.get(replication, {}).items() if total.name == name}
+            if not labels:
+                of_name = of_name or {Total(name): 0.0}  # so that the series is there before the first run ends
+            for total, value in of_name.items():
+                values = {"kind": total.kind, "outcome": total.outcome}
+                family.add_metric([replication, *(values[label] for label in labels)], value)
         yield family
 
 

@@ -13,6 +13,7 @@ EXTRAS: Final = {
     "opensearch": ("opensearchpy",),
     "hbase": ("thriftpy2",),
     "metrics": ("prometheus_client",),
+    "openlineage": ("openlineage",),
 }
 
 

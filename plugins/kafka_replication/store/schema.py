@@ -36,7 +36,7 @@ from kafka_replication.store.connect import FIRST_TABLE
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 7  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 8  # the newest revision in `migrations`, as a number
 FIRST_VERSION: Final = 6  # that a release had
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
@@ -239,6 +239,17 @@ past_alerts = Table(
     Column("since", BigInteger, nullable=False),
     Column("what", Text, nullable=False),
     Column("remedy", Text, nullable=False),
+)
+
+# Sums that only grow, for metrics: the store forgets old runs.
+totals = Table(
+    "kafka_replication_totals",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("kind", String, primary_key=True),  # of a run; else empty
+    Column("outcome", String, primary_key=True),  # of a run or a range; else empty
+    Column("value", Float, nullable=False),
 )
 
 

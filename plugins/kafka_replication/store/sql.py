@@ -34,10 +34,11 @@ from kafka_replication.store.tables import (
     sight,
     watermarks,
 )
+from kafka_replication.store.tables import totals as sums
 from kafka_replication.store.waiting import Outage
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
-from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Work
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Totals, Work
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import (
     RUN_STATES,
@@ -183,11 +184,13 @@ class SqlStore:
 
         def finish(db: Connection) -> RunRecord:
             table, now = schema.runs, connect.clock(db)
-            db.execute(update(table).where(table.c.run_id == run_id).values(state=state, finished_at=now))
             stored = rows.run_of(db, run_id)
             if stored is None:
                 raise BadInput(f"run {run_id} was never started in this store", "check the run id and the store's url")
-            return stored
+            db.execute(update(table).where(table.c.run_id == run_id).values(state=state, finished_at=now))
+            if stored.state != state:
+                sums.add_end(db, stored, state)
+            return replace(stored, state=state, finished_at=from_millis(now))
 
         return self._write(finish)
 
@@ -283,8 +286,18 @@ class SqlStore:
     def record_standing(self, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
         self._write(lambda db: sight.record_standing(db, replication, facts, lag, partitions))
 
+    def record_facts(self, replication: str, facts: Facts) -> None:
+        self._write(lambda db: sight.record_facts(db, replication, facts))
+
     def record_work(self, replication: str, facts: Facts, work: Work) -> None:
         self._write(lambda db: sight.record_work(db, replication, facts, work))
+
+    def add_totals(self, replication: str, totals: Totals) -> None:
+        if totals:
+            self._write(lambda db: sums.add(db, replication, totals))
+
+    def totals(self) -> dict[str, Totals]:
+        return self._read(sums.of_all)
 
     def front(self, names: Collection[str] | None = None) -> list[Seen]:
         return self._read(lambda db: sight.front(db, names))

@@ -136,6 +136,23 @@ class PastAlert:
     remedy: str
 
 
+# The sums of each replication. What is copied counts when it is, runs and ranges when the run ends.
+RECORDS, BYTES, RETRIES, THROTTLED, RUNS, RANGES = "records", "bytes", "retries", "throttled_seconds", "runs", "ranges"
+VERIFIED, FAILED = "verified", "failed"  # the outcomes of a range
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The name of a sum that only grows. ``kind`` is that of a run, ``outcome`` that of a run or a range."""
+
+    name: str
+    kind: str = ""
+    outcome: str = ""
+
+
+Totals = Mapping[Total, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """All that the front page needs of one replication, read at one time."""

@@ -12,7 +12,7 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
-from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Work
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Totals, Work
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
@@ -157,10 +157,21 @@ class WatermarkStore(AlertMemory, Protocol):
     def record_standing(self, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
         """Store how the replication stands now, in place of the earlier look, and a sample of its ``lag``."""
 
+    def record_facts(self, replication: str, facts: Facts) -> None:
+        """Store these facts of the replication, and leave what was measured as it is."""
+
     def record_work(self, replication: str, facts: Facts, work: Work) -> None:
         """Store what a run copied that has ended, and a sample of that. A later call for the same run replaces both.
 
         A run without records is only a sample.
+        """
+
+    def add_totals(self, replication: str, totals: Totals) -> None:
+        """Add these numbers to the sums of the replication. A repeated call adds them again."""
+
+    def totals(self) -> dict[str, Totals]:
+        """The sums of each replication since this store was made. ``runs`` and ``ranges`` are those that ended: the
+        store adds them itself when the state of a run changes to that of an end.
         """
 
     def front(self, names: Collection[str] | None = None) -> list[Seen]:

@@ -11,8 +11,11 @@ from airflow.sdk.exceptions import AirflowException
 
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import WATCH_DAG
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.orchestration.connecting.store_url import store
 from kafka_replication.orchestration.dags.dag_factory import START
 from kafka_replication.orchestration.dags.import_errors import good_replications
+from kafka_replication.orchestration.operators import stats
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,13 +43,20 @@ class WatchOperator(BaseOperator):
         from kafka_replication.runs.watch.watching import side_by_side
 
         replications = good_replications(self.folder)
+        names = [replication.name for replication in replications]
         results = side_by_side(replications, lambda replication: self._look(replication, context))
+        self._send_stats(names)
         if failed := [str(result) for result in results if isinstance(result, Exception)]:
             raise AirflowException("\n".join(failed))
-        names = [replication.name for replication in replications]
         return {
             name: causes for name, causes in zip(names, results, strict=True) if isinstance(causes, list) and causes
         }
+
+    def _send_stats(self, names: list[str]) -> None:
+        try:
+            stats.looked(store, names)
+        except ReplicationError as problem:
+            self.log.warning("no metrics were sent: the store cannot be used: %s", problem)
 
     def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
         from kafka_replication.orchestration.alerting.watching import watcher

@@ -9,6 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.operators import lineage, stats
 from kafka_replication.orchestration.operators.step_operators import NOT_DONE
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ class ReplicateOperator(OnSparkOperator):
     Starts Spark only if something is left to do. A retry continues where the last try ended.
     """
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._lineage = lineage.Lineage()  # until it is known
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - its signature
+        """The topics that were copied, also by a task that failed. OpenLineage's provider calls it by this name."""
+        return self._lineage.as_openlineage()
+
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
         from kafka_replication.runs import steps
@@ -79,7 +88,9 @@ class ReplicateOperator(OnSparkOperator):
                 done = steps.replicate(run, plan, spark)
             # The results have texts alone. Who is alerted at once wants to know whether it is a cluster.
             away = run.clusters.away_now() if done.not_copied or done.not_verified else None
+            self._lineage = lineage.of_run(self.replication, run.clusters, done)
         context["ti"].xcom_push(NOT_DONE, done.not_done.as_json())
+        stats.replicated(self.replication.name, done)
         self._log(done)
         self._fail_unless_done(done, away)
         return {

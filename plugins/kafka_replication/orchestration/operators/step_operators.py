@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import assets
+from kafka_replication.orchestration.operators import assets, stats
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -125,6 +125,7 @@ class ReportOperator(StepOperator):
             plan = task_run.planned(run)
             report = steps.report(run, plan, steps.NotDone.from_json(told))
             verified = steps.verified_now(run, plan, report)
+        stats.reported(self.replication.name, report)
         context["ti"].xcom_push("return_value", report.as_json())
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())

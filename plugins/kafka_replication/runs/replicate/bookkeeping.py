@@ -29,10 +29,13 @@ log = logging.getLogger(__name__)
 
 
 class Bookkeeper:
-    """The results of a run's tasks. ``answers`` has the last result of each partition in the current job."""
+    """The results of a run's tasks. ``answers`` has the last result of each partition in the current job,
+    ``retries`` counts sessions beyond the first one of each result.
+    """
 
     def __init__(self, run: LeasedRun, plan: Plan) -> None:
         self.answers: dict[PartitionKey, RangeResult] = {}
+        self.retries = 0
         self._run = run
         self._planned = {planned.key: planned for planned in plan.to_copy}
         self._copied: dict[PartitionKey, CopyResult] = {}
@@ -78,6 +81,7 @@ class Bookkeeper:
             if result.copied is not None:
                 earlier = self._copied.get(result.key)
                 self._copied[result.key] = result.copied.joined_to(earlier) if earlier else result.copied
+                self.retries += max(0, result.copied.sessions - 1)
                 _say_throttled(result.copied)
                 _say_failed(result.copied)
             if result.read_back is not None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.backfill_plan import next_slice
@@ -29,6 +29,7 @@ from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, lo
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.watermarks.sight import BYTES, RECORDS, RETRIES, THROTTLED, Total
 
 log = logging.getLogger(__name__)
 LONGEST_WAIT = 7 * 86_400.0  # seconds; what a run without a time budget waits for others at most
@@ -38,11 +39,13 @@ LONGEST_WAIT = 7 * 86_400.0  # seconds; what a run without a time budget waits f
 class Replicated:
     """The result of a plan: ``copied`` has one result for each range to copy, ``read_back`` one for each partition
     that was read back. The ledger decides which copies have an error. ``not_advanced`` has the reason for each
-    watermark that could not be moved.
+    watermark that could not be moved. ``retries`` are sessions beyond the first one of each range and slice: after an
+    error, or because another engine took over.
     """
 
     copied: Sequence[CopyResult] = ()
     read_back: Sequence[VerifyResult] = ()
+    retries: int = 0
     not_advanced: Mapping[PartitionKey, Refused] = field(default_factory=dict)
 
     @property
@@ -68,6 +71,11 @@ class Replicated:
     def bytes(self) -> int:
         return sum(result.bytes for result in self.copied)
 
+    @property
+    def throttled(self) -> float:
+        """Seconds for which quotas of the brokers made copies wait, all ranges together."""
+        return sum(result.throttled for result in self.copied)
+
 
 def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     """Copy what is left of every planned range, at most ``max_records_per_run`` offsets of a partition at a time; read
@@ -83,7 +91,19 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     _, not_advanced = advance_each(run, plan.workable, work.view)
     for error in not_advanced.values():
         log.error("%s", error)
-    return replace(work.done(), not_advanced=not_advanced)
+    done = replace(work.done(), not_advanced=not_advanced)
+    _add_totals(run, done)
+    return done
+
+
+def _add_totals(run: LeasedRun, done: Replicated) -> None:
+    """Add what was copied to the sums that metrics are made of."""
+    amounts = {RECORDS: done.records, BYTES: done.bytes, RETRIES: done.retries, THROTTLED: done.throttled}
+    totals = {Total(name): float(amount) for name, amount in amounts.items() if amount}
+    try:
+        run.store.add_totals(run.replication.name, totals)
+    except ReplicationError as problem:  # no reason for a run to fail
+        log.warning("%s: what was copied is missing in the metrics: %s", run.replication.name, problem)
 
 
 def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> Sequence[VerifyResult]:
@@ -134,7 +154,7 @@ class _Work:
         self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
 
     def done(self) -> Replicated:
-        return Replicated(copied=self._book.copied, read_back=self._book.read_back)
+        return Replicated(copied=self._book.copied, read_back=self._book.read_back, retries=self._book.retries)
 
     @property
     def view(self) -> LedgerView:

@@ -183,14 +183,18 @@ class Watcher:
             causes += problem_of_clusters(self.replication, problem)
             causes += losses_without_target(run, problem)
             judged.add(Kind.CLUSTER)
+            self._record(store, ())
         return causes, frozenset(judged)
 
     def _record(self, store: WatermarkStore, rows: Sequence[PartitionStatus]) -> None:
-        """Store what was seen. Only a page misses it if that fails."""
-        documents = [row.as_json() for row in rows]
+        """Store what was seen, or without partitions what the file says. Only a page misses it if that fails."""
+        name, facts, documents = self.replication.name, facts_of(self.replication), [row.as_json() for row in rows]
         own = [row for row in documents if row["target_topic"] == self.replication.target_topic(row["topic"])]
         try:
-            store.record_standing(self.replication.name, facts_of(self.replication), lag_of(own), documents)
+            if rows:
+                store.record_standing(name, facts, lag_of(own), documents)
+            else:
+                store.record_facts(name, facts)
         except ReplicationError as problem:
             log.warning("%s: what was seen could not be stored: %s", self.replication.name, problem)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,9 @@ from sqlalchemy import Connection, or_, select, update
 
 from kafka_replication.model.times import from_millis
 from kafka_replication.store import connect, schema
+from kafka_replication.store.tables import totals
 from kafka_replication.watermarks.lease_rules import LATE, is_alive
+from kafka_replication.watermarks.sight import RUNS, Total
 from kafka_replication.watermarks.values import Lease, RunRecord
 
 _runs = schema.runs
@@ -38,11 +41,12 @@ def close_dead(db: Connection, replication: str, leases: Collection[Lease], now:
     A run whose lease has only just expired may be late.
     """
     working = [lease.owner for lease in leases if is_alive(lease, from_millis(now) - LATE, is_gone)]
-    planned = select(_runs.c.run_id).where(_runs.c.replication == replication, _runs.c.state == "planned")
+    planned = select(_runs.c.run_id, _runs.c.kind).where(_runs.c.replication == replication, _runs.c.state == "planned")
     over = planned.where(or_(_runs.c.expected_until.is_(None), _runs.c.expected_until <= now))
-    dead = [run_id for run_id in db.execute(over).scalars() if run_id not in working]
+    dead = {run_id: kind for run_id, kind in map(tuple, db.execute(over)) if run_id not in working}
     if dead:
         db.execute(update(_runs).where(_runs.c.run_id.in_(dead)).values(state="died", finished_at=now))
+        totals.add(db, replication, {Total(RUNS, kind, "died"): n for kind, n in Counter(dead.values()).items()})
 
 
 def seen(db: Connection, runs: Sequence[RunRecord], leases: Collection[Lease]) -> list[RunRecord]:

@@ -75,6 +75,10 @@ def record_work(db: Connection, replication: str, facts: Facts, work: Work) -> N
     _thin(db, replication, now)
 
 
+def record_facts(db: Connection, replication: str, facts: Facts) -> None:
+    _put_standing(db, replication, facts, {})
+
+
 def _put_standing(db: Connection, replication: str, facts: Facts, changed: Mapping[str, Any]) -> None:
     """Insert or change the row. It stays locked until the transaction ends, so that samples are thinned only once."""
     changed = {"facts": _FACTS.dump_json(facts).decode(), **changed}
@@ -171,7 +175,9 @@ def front(db: Connection, names: Collection[str] | None) -> list[Seen]:
     failed = schema.failed_records
     counted = select(failed.c.replication, func.count()).where(failed.c.state.in_(OPEN)).group_by(failed.c.replication)
     undecided = dict(map(tuple, db.execute(_of_names(counted, failed, names))))
-    known = standings.keys() | last_verified.keys() | newest.keys()
+    held = schema.replication_leases  # has a row as soon as a run has begun, even if it failed before it had a plan
+    begun = set(db.execute(_of_names(select(held.c.replication), held, names)).scalars())
+    known = begun | standings.keys() | last_verified.keys() | newest.keys() | causes.keys() | looks.keys()
     return [
         Seen(
             standing=standings.get(name, Standing(replication=name)),
