@@ -132,7 +132,7 @@ CALL = st.tuples(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(calls=st.lists(CALL, max_size=14))
 def test_no_interleaving_moves_a_watermark_back_or_a_version_other_than_by_one(
     store: WatermarkStore, calls: list[tuple[int, str, int, int | None]]

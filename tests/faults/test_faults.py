@@ -10,8 +10,8 @@ from tests.faults.rows import ROWS
 from tests.faults.session import Session
 
 SEED = int(os.environ.get("FAULT_SEED", "2"))
-SHORT = ("target-endtxn-answer-lost",)
-LONGER = (
+SELECTION = (
+    "target-endtxn-answer-lost",
     "zombie",
     "target-broker-killed",
     "target-coordinator-killed",
@@ -22,9 +22,9 @@ LONGER = (
     "source-retention-before",
     "opensearch-commit-answer-lost",
 )
-SELECTION = [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELECTION)
 def test_fault(session: Session, name: str) -> None:
     verdict = session.run(ROWS[name], SEED)

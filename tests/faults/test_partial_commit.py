@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
@@ -44,6 +45,7 @@ def send(writer: Producer, value: str, *topics: str) -> None:
     assert writer.flush(60) == 0
 
 
+@pytest.mark.slow  # only another Kafka can change it
 def test_a_commit_is_partial_if_a_partition_has_no_leader(session: Session) -> None:
     side, name = session.bench.target, uuid.uuid4().hex[:6]
     kept, lost, transactional_id = f"kept-{name}", f"lost-{name}", f"partial-{name}"

@@ -72,9 +72,9 @@ def test_after_an_approval_of_unverified_copies(scene: Scenario) -> None:
     assert not scene.check().lost and not scene.check().doubled
 
 
-@pytest.mark.parametrize("removed", [50, 60, 203])
+@pytest.mark.parametrize("removed", [50, 203])
 def test_what_was_verified_and_removed(scene: Scenario, removed: int) -> None:
-    """At the end of a chunk, inside of one, and all of it: then nothing newer lies behind."""
+    """At the end of a chunk, and all of it: then nothing newer lies behind. The other tests remove a part of one."""
     scene.settings |= CHUNKS
     copied_once(scene, 200)
     scene.target.delete_before(scene.topic, 0, removed)
@@ -114,11 +114,11 @@ def test_a_source_that_changed_is_not_guessed_at(scene: Scenario) -> None:
     assert "LOST" in dry_run(scene, 0, 50) and "no longer at the source either" in dry_run(scene, 0, 50)
 
 
-@pytest.mark.parametrize(("step", "done"), [("begin", False), ("send", True), ("commit", True)])
+@pytest.mark.parametrize("step", ["send", "commit"])
 def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
-    scene: Scenario, monkeypatch: pytest.MonkeyPatch, step: str, done: bool
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Before the transaction, behind its first entry, and after its commit."""
+    """Behind the first entry of the transaction, and after its commit."""
     given: list[GivenBack] = []
     real = getattr(TransactionalProducer, step)
 
@@ -127,8 +127,7 @@ def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
         return given[-1]
 
     def dies(producer: TransactionalProducer, *arguments: Any) -> None:
-        if done or not given:
-            real(producer, *arguments)
+        real(producer, *arguments)
         if given:
             raise KeyboardInterrupt
 
@@ -175,7 +174,7 @@ def test_two_processes_at_once_copy_it_once(scene: Scenario) -> None:
     assert_whole_again(scene)
 
 
-@pytest.mark.parametrize("failpoint", ["P2:2", "P2:3"])
+@pytest.mark.parametrize("failpoint", ["P2:3", pytest.param("P2:2", marks=pytest.mark.slow)])
 def test_a_crash_between_the_entries_is_healed_without_transactions(scene: Scenario, failpoint: str) -> None:
     """Whatever was written of giving the offsets back, the receipts tell of each offset once."""
     scene.settings |= {**CHUNKS, "delivery": "at_least_once"}

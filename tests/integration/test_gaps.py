@@ -77,12 +77,12 @@ def test_status_shows_it_ever_after_and_an_emptied_store_is_rebuilt_across_it(sc
     assert steps.advance(scene.bare_run(), [scene.key()]) == {scene.key(): 80}
 
 
-@pytest.mark.parametrize(("from_", "until"), [(50, 61), (50, 63), (51, 62), (0, 62), (62, 80)])
-def test_other_offsets_are_refused_naming_the_right_ones(scene: Scenario, from_: int, until: int) -> None:
+def test_other_offsets_are_refused_naming_the_right_ones(scene: Scenario) -> None:
     overrun(scene)
-    with pytest.raises(GapFound) as refused:
-        approve(scene, from_, until)
-    assert "exactly [50, 62) are lost" in refused.value.what and "--from 50 --until 62" in refused.value.remedy
+    for from_, until in ((50, 61), (50, 63), (51, 62), (0, 62), (62, 80)):
+        with pytest.raises(GapFound) as refused:
+            approve(scene, from_, until)
+        assert "exactly [50, 62) are lost" in refused.value.what and "--from 50 --until 62" in refused.value.remedy
     assert scene.position().next_offset == 50 and not scene.bare_run().view().gaps
 
 

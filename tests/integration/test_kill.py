@@ -17,8 +17,9 @@ from tests.support.children import copy_process, end_of, lines_until, result_of,
 from tests.support.jobs import InProcess, copies
 from tests.support.scenario import Scenario, numbered, only
 
-KILLS = 15
+KILLS = int(os.environ.get("KILLS", "6"))
 CALLS = 12_000  # a session and its first chunk of 250 records make about as many, a later chunk 8,000
+RECORDS = 8_000  # 20 chunks
 LONGEST = 900  # seconds: the longest time-out of a transaction that brokers allow by default
 
 
@@ -26,7 +27,7 @@ def is_chunk(line: str) -> bool:
     return str(Event.CHUNK_COMMITTED) in line
 
 
-def ready(scene: Scenario, count: int = 20_000, chunk: int = 400, transaction_timeout: int = 6) -> Job:
+def ready(scene: Scenario, count: int, chunk: int = 400, transaction_timeout: int = 6) -> Job:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(count))
     copy = {"engine": "record", "chunk_records": chunk, "transaction_timeout": transaction_timeout, "chunk_seconds": 3}
@@ -35,11 +36,12 @@ def ready(scene: Scenario, count: int = 20_000, chunk: int = 400, transaction_ti
 
 
 def test_random_kills(scene: Scenario) -> None:
-    """15 kills at random moments: before the first chunk, inside a chunk, while one is committed; none after the last."""
+    """Kills at random moments: before the first chunk, inside a chunk, while one is committed; none after the last."""
     seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
     print(f"KILL_SEED={seed}")
     dice = random.Random(seed)
-    job = ready(scene, chunk=250)  # 80 chunks, of which a process commits at most 4
+    records = 1_100 * (KILLS + 1)
+    job = ready(scene, records, chunk=250)  # a process commits at most 4 chunks
     for _ in range(KILLS):
         chunks, calls = dice.choice([0, 1, 1, 2, 3]), dice.randrange(1, CALLS)
         assert end_of(copy_process(scene, job, dies_after=(chunks, calls))) == -signal.SIGKILL, (chunks, calls)
@@ -47,22 +49,22 @@ def test_random_kills(scene: Scenario) -> None:
     assert middle > 0
     last = result_of(copy_process(scene, job))
     assert last.error is None
-    assert 0 < last.copied < 20_000
+    assert 0 < last.copied < records
     scene.assert_copied()
     report = scene.run()
     assert report.outcome == "done", report.table()
     assert sum(each.copied for each in report.ranges) == 0
-    assert scene.watermark() == 20_000
+    assert scene.watermark() == records
     scene.idle_run()
 
 
-@pytest.mark.parametrize("failpoint", ["P0", "P1", "P1:3", "P2", "P2:3", "P3", "P3:3"])
-def test_kill_at_every_step_of_a_copy(scene: Scenario, failpoint: str) -> None:
-    """The first chunk's death and a later one's; the next run alone heals either."""
+@pytest.mark.parametrize("failpoint", ["P0", "P1", "P2", "P3"])
+def test_kill_at_every_step_of_a_first_chunk(scene: Scenario, failpoint: str) -> None:
+    """The next run alone heals it. `test_kill_a_whole_run` has the later chunks."""
     job = ready(scene, 2_000)
     process = copy_process(scene, job, failpoint)
     assert end_of(process) == -signal.SIGKILL
-    committed = {"P0": 0, "P1": 0, "P1:3": 2, "P2": 0, "P2:3": 2, "P3": 1, "P3:3": 3}[failpoint]
+    committed = 1 if failpoint == "P3" else 0
     report = scene.run()
     assert report.outcome == "done", report.table()
     assert sum(each.copied for each in report.ranges) == 2_000 - 400 * committed
@@ -118,7 +120,7 @@ def test_copied_and_not_verified(scene: Scenario) -> None:
 
 def test_a_sleeper_that_wakes_is_fenced(scene: Scenario) -> None:
     """A copier stands still in the middle, another finishes its work; then it goes on."""
-    job = ready(scene, transaction_timeout=LONGEST)  # not its end, but the other one fences
+    job = ready(scene, RECORDS, transaction_timeout=LONGEST)  # not its end, but the other one fences
     gate = scene.folder / "gate"
     gate.touch()
     sleeper = copy_process(scene, job, f"P1:4={gate}")  # inside the fourth chunk
@@ -128,14 +130,14 @@ def test_a_sleeper_that_wakes_is_fenced(scene: Scenario) -> None:
     gate.unlink()
     try:
         other = result_of(copy_process(scene, job))
-        assert other.error is None and 0 < other.copied < 20_000
+        assert other.error is None and 0 < other.copied < RECORDS
         scene.assert_copied()
     finally:
         sleeper.send_signal(signal.SIGCONT)
     woken = result_of(sleeper)
     assert woken.fenced and "fenced" in (woken.error or ""), woken
-    assert 0 < woken.copied < 20_000
-    assert woken.copied + other.copied == 20_000
+    assert 0 < woken.copied < RECORDS
+    assert woken.copied + other.copied == RECORDS
     scene.assert_copied()
     assert scene.run().outcome == "done"
     scene.assert_copied()
@@ -143,7 +145,7 @@ def test_a_sleeper_that_wakes_is_fenced(scene: Scenario) -> None:
 
 def test_two_copiers_at_once(scene: Scenario) -> None:
     """Without a lease, one fences the other; together they copy everything once."""
-    job = ready(scene, transaction_timeout=LONGEST)
+    job = ready(scene, RECORDS, transaction_timeout=LONGEST)
     processes = [copy_process(scene, job) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(result_of, processes))

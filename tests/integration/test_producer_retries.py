@@ -13,7 +13,7 @@ from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.runtime.events import Event
 from kafka_replication.verification.digest import key_digest
-from tests.faults.proxy import PRODUCE
+from tests.faults.proxy import END_TXN, PRODUCE
 from tests.support.checker import read
 from tests.support.jobs import InProcess, submit
 from tests.support.line import Behind
@@ -40,6 +40,20 @@ def prepare(scene: Behind, delivery: str = "exactly_once") -> None:
 
 def told(caplog: pytest.LogCaptureFixture, event: Event) -> list[logging.LogRecord]:
     return [record for record in caplog.records if getattr(record, "event", None) is event]
+
+
+def test_a_commit_whose_answer_is_lost_is_asked_for_again(scene: Behind) -> None:
+    """It was done. Whoever asks again is told so, and nothing is copied a second time."""
+    prepare(scene)
+    scene.settings["copy"] = {"chunk_records": 5 * BATCH}
+    job, before = scene.copy_job(), scene.proxy.swallowed
+    scene.proxy.swallow(END_TXN)
+    (result,) = submit(job)
+    assert result.copied is not None and result.read_back is not None
+    assert scene.proxy.swallowed == before + 1
+    assert (result.copied.error, result.copied.copied, result.read_back.error) == (None, 10 * BATCH, None)
+    scene.assert_copied()
+    assert only(scene.run()).copied == 0 and scene.watermark() == 10 * BATCH
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", "leader_ack"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -70,76 +71,87 @@ def test_copies_that_are_gone_before_they_were_read_back_are_missed_in_status_an
     assert (row.state, row.plan.missed, scene.watermark()) == ("in sync", Coverage(), 200)
 
 
-def other_digest(scene: Scenario) -> None:
-    key, value = receipts_of(scene)[100]
-    value["placement"]["segments"][0]["digest"] = "0" * 32
-    put_receipt(scene, key, value)
+Receipts = dict[int, dict[str, Any]]  # by first offset: values of the receipts of one partition
 
 
-def other_count(scene: Scenario) -> None:
-    key, value = receipts_of(scene)[100]
-    value["count"] += 1
-    put_receipt(scene, key, value)
+def other_digest(receipts: Receipts) -> None:
+    receipts[100]["placement"]["segments"][0]["digest"] = "0" * 32
 
 
-def shorter_segment(scene: Scenario) -> None:
-    key, value = receipts_of(scene)[100]
-    value["placement"]["segments"][0]["last"] -= 1
-    put_receipt(scene, key, value)
+def other_count(receipts: Receipts) -> None:
+    receipts[100]["count"] += 1
 
 
-def swapped_segments(scene: Scenario) -> None:
+def shorter_segment(receipts: Receipts) -> None:
+    receipts[100]["placement"]["segments"][0]["last"] -= 1
+
+
+def swapped_segments(receipts: Receipts) -> None:
     """The receipt points at another chunk's records."""
-    key, value = receipts_of(scene)[100]
-    value["placement"]["segments"][0] |= {
-        name: receipts_of(scene)[0][1]["placement"]["segments"][0][name] for name in ("first", "last")
-    }
-    put_receipt(scene, key, value)
+    there = receipts[0]["placement"]["segments"][0]
+    receipts[100]["placement"]["segments"][0] |= {name: there[name] for name in ("first", "last")}
 
 
-def other_digest_kind(scene: Scenario) -> None:
+def other_digest_kind(receipts: Receipts) -> None:
     """As a newer version would write it."""
-    key, value = receipts_of(scene)[100]
-    put_receipt(scene, key, value | {"digest_kind": "xxh3_128/2"})
+    receipts[100]["digest_kind"] = "xxh3_128/2"
 
 
-def removed(scene: Scenario) -> None:
-    put_receipt(scene, receipts_of(scene)[100][0], None)
+def removed(receipts: Receipts) -> None:
+    del receipts[100]
 
 
-def overlapping(scene: Scenario) -> None:
-    key, value = receipts_of(scene)[100]
-    value["range"][0] = 90
-    put_receipt(scene, key, value)
+def overlapping(receipts: Receipts) -> None:
+    receipts[100]["range"][0] = 90
 
 
-@pytest.mark.parametrize(
-    ("tamper", "words", "verified"),
-    [
-        (other_digest, "[100, 150): the copy at", 100),
-        (other_count, "do not add up", 100),
-        (other_digest_kind, "digest kind 'xxh3_128/2'", 100),
-        (shorter_segment, "differs from its receipt", 100),
-        (swapped_segments, "differs from its receipt", 100),
-        (removed, "no receipt for source offsets [100, 150)", 0),
-        (overlapping, "overlap", 0),
-    ],
-)
-def test_receipts_changed(scene: Scenario, tamper: Callable[[Scenario], None], words: str, verified: int) -> None:
-    start(scene)
+def tamper(scene: Scenario, change: Callable[[Receipts], None], partition: int = 0) -> None:
+    there = receipts_of(scene, partition)
+    changed = {first: json.loads(json.dumps(value)) for first, (_, value) in there.items()}
+    change(changed)
+    for first, (key, value) in there.items():
+        if changed.get(first) != value:
+            put_receipt(scene, key, changed.get(first), partition)
+
+
+# What is done to the receipts, what is said of it, and up to where the partition is verified all the same.
+TAMPERED: list[tuple[Callable[[Receipts], None], str, int]] = [
+    (other_digest, "[100, 150): the copy at", 100),
+    (other_count, "do not add up", 100),
+    (other_digest_kind, "digest kind 'xxh3_128/2'", 100),
+    (shorter_segment, "differs from its receipt", 100),
+    (swapped_segments, "differs from its receipt", 100),
+    (removed, "no receipt for source offsets [100, 150)", 0),
+    (overlapping, "overlap", 0),
+]
+
+
+def test_receipts_changed(scene: Scenario) -> None:
+    """Each in a partition of its own, and one partition stays as it is."""
+    untouched = len(TAMPERED)
+    scene.source.create(scene.topic, untouched + 1)
+    for partition in range(untouched + 1):
+        scene.source.produce(scene.topic, numbered(200), partition)
     scene.settings |= CHUNKS
-    report = scene.run(after_copy(lambda: tamper(scene)))
+
+    def spoil() -> None:
+        for partition, (change, _, _) in enumerate(TAMPERED):
+            tamper(scene, change, partition)
+
+    report = scene.run(after_copy(spoil))
     assert report.outcome == "failed"
-    line = only(report, 0)
-    assert words in (line.error or ""), line.error
-    assert line.remedy and line.digest_ok is False
-    assert (scene.watermark(0), scene.watermark(1)) == (verified, 50)
+    for partition, (_, words, verified) in enumerate(TAMPERED):
+        line = only(report, partition)
+        assert words in (line.error or ""), line.error
+        assert line.remedy and line.digest_ok is False
+        assert scene.watermark(partition) == verified
+    assert (only(report, untouched).error, scene.watermark(untouched)) == (None, 200)
 
 
 def test_level_count_does_not_claim_a_digest(scene: Scenario) -> None:
     start(scene)
     scene.settings |= CHUNKS
-    report = scene.run(after_copy(lambda: other_digest(scene)), verify={"level": "count"})
+    report = scene.run(after_copy(lambda: tamper(scene, other_digest)), verify={"level": "count"})
     assert report.outcome == "done"
     assert only(report, 0).digest_ok is None
     assert scene.watermark(0) == 200
@@ -152,7 +164,7 @@ def test_a_verification_that_failed_is_repeated_once_the_receipt_is_right_again(
 
     def spoil() -> None:
         saved.update(receipts_of(scene))
-        other_digest(scene)
+        tamper(scene, other_digest)
 
     assert scene.run(after_copy(spoil)).outcome == "failed"
     put_receipt(scene, *saved[100])

@@ -42,21 +42,21 @@ def table(scene: Scenario) -> Table:
     }
 
 
-def receipts_of(scene: Scenario) -> dict[int, tuple[bytes, dict[str, Any]]]:
-    """First offset -> key and value of partition 0's receipts, read without the product."""
+def receipts_of(scene: Scenario, partition: int = 0) -> dict[int, tuple[bytes, dict[str, Any]]]:
+    """First offset -> key and value of a partition's receipts, read without the product."""
     # The ledger is shared with tests that write what is not even JSON into it.
     found = {}
-    for _, record in read(scene.target.bootstrap, RECEIPTS, scene.key().ledger_partition):
+    for _, record in read(scene.target.bootstrap, RECEIPTS, scene.key(partition).ledger_partition):
         if record.key and record.value and scene.name.encode() in record.key:
             key = json.loads(record.key)
-            if key[1:5] == [scene.name, scene.topic, 0, scene.topic]:
+            if key[1:5] == [scene.name, scene.topic, partition, scene.topic]:
                 found[key[6]] = (record.key, json.loads(record.value))
     return found
 
 
-def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None) -> None:
+def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None, partition: int = 0) -> None:
     content = None if value is None else json.dumps(value).encode()
-    scene.target.produce(RECEIPTS, [Rec(key, content)], scene.key().ledger_partition)
+    scene.target.produce(RECEIPTS, [Rec(key, content)], scene.key(partition).ledger_partition)
 
 
 def put(scene: Scenario, entry: Position | Verified, **changes: Any) -> None:

@@ -90,7 +90,7 @@ STEP = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.integers(0, END), st.lists(STEP, max_size=12))
 def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
     start: int, steps: list[tuple[bool, int, int, int, int, bool, int | None]]

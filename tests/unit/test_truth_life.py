@@ -371,7 +371,7 @@ def test_a_chunk_without_records_behind_a_lost_end_lets_nothing_newer_come_first
     assert life.target.ours() == [0, 1, 3]
 
 
-Life.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
-Expiring.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+Life.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Expiring.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 test_life = Life.TestCase
 test_life_with_receipts_that_expire = Expiring.TestCase

@@ -63,6 +63,7 @@ class CutsOffTheOtherAudits(InProcess):
         raise death
 
 
+@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize("broken", [LosesAnAudit, CutsOffTheOtherAudits])
 def test_the_suite_fails_on_a_launcher_that_loses_audits(scene: Scenario, broken: type[InProcess]) -> None:
     with pytest.raises(AssertionError):
@@ -144,6 +145,7 @@ def _tidy() -> Iterator[None]:
         process.communicate()
 
 
+@pytest.mark.slow  # of the suite itself
 @pytest.mark.usefixtures("_tidy")
 @pytest.mark.parametrize(
     "broken",
