@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 
@@ -104,7 +105,7 @@ def _row(run: Run, turns: Sequence[Mapping[Path, Used]]) -> list[object]:
     before, now = (middle([turn[tree] for turn in turns]) for tree in TREES)
     seconds, cpu = (
         median(of(turn[TREES[1]]) / of(turn[TREES[0]]) for turn in turns)
-        for of in (lambda used: used.seconds, lambda used: used.cpu)
+        for of in (attrgetter("seconds"), attrgetter("cpu"))
     )
     return [
         *(str(run), f"`{run.engine}`"),
