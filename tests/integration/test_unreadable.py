@@ -221,7 +221,7 @@ def test_a_batch_that_hides_its_rest_is_not_divided(scene: Scenario, source_data
         bad.break_checksum()
         bad.write(LAST_OFFSET_DELTA, bytes(4))
         divided = scene.run()
-        assert divided.outcome == "failed" and "set aside together" in (only(divided).error or ""), divided.table()
+        assert divided.outcome == "failed" and "set aside in one chunk" in (only(divided).error or ""), divided.table()
         assert (scene.watermark(), offsets(scene)) == (10, [])
         limited = scene.run(failures={**SKIP, "limit": 4})
         assert limited.outcome == "failed", limited.table()
