@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,3 +128,10 @@ def test_an_entry_that_is_stored_late_does_not_replace_a_newer_one(ground: HBase
         shelf.store([record])
     assert shelf.stored(new.place) == new
     assert [list(shelf.stored_since(world.name, since, [POSITIONS])) for since in (0, 7, 8)] == [[new], [new], []]
+    shelf.remove([old])
+    assert shelf.stored(new.place) == new, "nor does its deletion remove a newer one"
+    shelf.remove([new])
+    assert shelf.stored(new.place) is None
+    newest = replace(new, offset=9)
+    shelf.store([newest])
+    assert shelf.stored(new.place) == newest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.targets import LATEST
 from kafka_replication.opensearch.target import OpenSearchTarget
-from kafka_replication.targets.journal import MOST_IN_TAIL, Head
+from kafka_replication.targets.journal import MOST_IN_TAIL, Head, LedgerRecord
 from stack.opensearch_server import OpenSearchServer
 from tests.support.opensearch import OpenSearchGround
 
@@ -61,6 +62,20 @@ def test_transaction(check: Callable[[TransactionCase], None], ground: OpenSearc
     world.ledger().ensure(world.replication())
     target = opened(ground, "contract")
     check(TransactionCase(ground, lambda id_: target.writer(id_, "contract")))
+
+
+def test_an_entry_that_is_removed_late_leaves_a_newer_one(ground: OpenSearchGround) -> None:
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    shelf = ground.shelf(world.name)
+    old, new, newest = (LedgerRecord(offset, POSITIONS, 0, "key", value=f"{offset}") for offset in (3, 7, 9))
+    shelf.store([new])
+    shelf.remove([old])
+    assert shelf.stored(new.place) == new
+    shelf.remove([new, replace(old, key="never there")])
+    assert shelf.stored(new.place) is None
+    shelf.store([newest])
+    assert shelf.stored(new.place) == newest
 
 
 def test_an_entry_that_is_replaced_while_the_ledger_is_read_is_not_missed(ground: OpenSearchGround) -> None:

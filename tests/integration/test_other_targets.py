@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from kafka_replication.runs.failed.retry_discard import Decision, discard, retry
 from kafka_replication.runs.plan.previewing import preview
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.targets.journal import MOST_IN_TAIL
+from stack.opensearch_server import OpenSearchServer
 from tests.folder_target.ground import FolderGround
 from tests.support.audits import audit
 from tests.support.checker import read
@@ -192,6 +196,33 @@ def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenari
     assert scene.run().outcome == "done"
     assert_copied(scene, ground)
     assert scene.position().generation == 2
+
+
+def test_old_receipts_of_verified_ranges_are_deleted_by_a_run(scene: Scenario, opensearch: OpenSearchServer) -> None:
+    ground = OpenSearchGround.of(opensearch)
+    scene.client, scene.settings["target"] = dict(ground.connection), TARGETS["opensearch"]
+    scene.settings["copy"] = {"chunk_records": 10}
+    ready(scene)
+    assert scene.run().outcome == "done"
+    ledger, key = scene.bare_run().clusters.ledger, scene.key()
+    written = ledger.receipts({key: None}).of(key, 1)
+    assert len(written) == 10
+    with closing(scene.bare_run().clusters.target.writer("a test", "a test")) as writer:
+        writer.fence()
+        writer.begin()
+        for entry in [replace(old, time="2020-01-01T00:00:00.000Z") for old in written]:
+            ledger.write(writer, key, entry)
+        for _ in range(MOST_IN_TAIL):  # so that the head keeps none of the receipts
+            ledger.write(writer, key, scene.position())
+        writer.commit()
+    ground.journal(scene.name).change(lambda head: replace(head, expired=""))
+    scene.source.produce(scene.topic, numbered(1, 100))
+    assert scene.run().outcome == "done"
+    left = ledger.receipts({key: None})
+    assert [receipt.range.from_ for receipt in left.of(key, 1)] == [100] and left.incomplete(key)
+    scene.idle_run()
+    [audited] = audit(scene.bare_run()).partitions
+    assert audited.outcome != "different" and "expired" in str(audited)
 
 
 def test_a_target_that_is_away_is_named(scene: Scenario, ground: Ground) -> None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from packaging.requirements import Requirement
@@ -55,6 +55,11 @@ class Installed:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
+    def listed(self, *arguments: str) -> list[dict[str, Any]]:
+        """What Airflow's command line lists."""
+        found: list[dict[str, Any]] = json.loads(self.said("airflow", *arguments, "--output", "json").splitlines()[-1])
+        return found
+
     def check(self) -> str:
         """The document of `check`, which has an error: there is no Spark here."""
         checked = self.said("kafka-replication", "check", str(self.files / f"{self.scene.name}.yaml"), "--json", code=1)
@@ -64,7 +69,8 @@ class Installed:
     def shows_itself_in_airflow(self) -> None:
         """The provider, the plugin, and all DAGs by one import in one file."""
         assert "kafka-replication" in self.said("airflow", "providers", "list")
-        plugins = json.loads(self.said("airflow", "plugins", "--output", "json").splitlines()[-1])
+        assert {"hbase", "opensearch"} <= {hook["connection_type"] for hook in self.listed("providers", "hooks")}
+        plugins = self.listed("plugins")
         assert [each["fastapi_apps"] != [] for each in plugins if each["name"] == "kafka_replication"] == [True]
         assert "/replications/{name}" in self.said("python", "-c", PAGES)
         dag_file = shutil.copy(ROOT / "dags" / "kafka_replication_dags.py", self.files.parent)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from kafka_replication.conformance.ground import raised
 from kafka_replication.conformance.ledger_world import World, gap, position, receipt, verified
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Start
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Receipt, Start
 from kafka_replication.ledger.port import Damaged, Ledger
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.view import Owner
@@ -16,6 +17,8 @@ from kafka_replication.model.errors import LedgerUnreadable, Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runtime.deadline import Deadline
+
+MANY = 120  # receipts
 
 
 def entries_come_back_as_they_were_written(world: World) -> None:
@@ -163,6 +166,35 @@ def a_deleted_receipt_is_gone_with_its_transaction(world: World) -> None:
     assert world.ledger().receipts({key: None}).of(key, 1) == [receipt(2, 4), receipt(4, 6)]
 
 
+def old_receipts_can_be_deleted_and_nothing_else(world: World) -> None:
+    """Those that a check says, if the target does not delete old ones by itself. So many that a ledger which keeps the
+    last ones together has stored most.
+    """
+    key = world.key()
+    chunks = [receipt(number, number + 1) for number in range(MANY)]
+    world.write((key, position(MANY)), (key, verified(MANY)), (key, gap(3, 4)), *((key, chunk) for chunk in chunks))
+    again = replace(chunks[1], run_id="another")
+    world.write(*((key, receipt(number, number + 1, 2)) for number in range(MANY)), (key, again))
+    world.write((key, verified(MANY)))
+    asked = list[Receipt]()
+
+    def may_go(of: PartitionKey, old: Receipt) -> bool:
+        asked.append(old)
+        return of == key and old.generation == 1 and old.range.from_ < 5
+
+    deleted = world.ledger().expire(may_go)
+    read = world.ledger().receipts({key: None})
+    left = read.of(key, 1)
+    assert set(left) <= {chunks[0], again, *chunks[2:]} and len(left) == MANY - deleted
+    assert all(chunk in left for chunk in chunks[5:]) and len(read.of(key, 2)) == MANY
+    assert read.incomplete(key) == (deleted > 0), "who reads is told that receipts may be missing"
+    assert bool(asked) == (deleted > 0)
+    view = world.ledger().view()
+    assert (view.positions, view.verified) == ({key: position(MANY)}, {key: verified(MANY)}) and view.gaps[key]
+    world.write((key, receipt(MANY, MANY + 1)))
+    assert world.ledger().receipts({key: read.ends[key.ledger_partition]}).of(key, 1) == [receipt(MANY, MANY + 1)]
+
+
 def generations_are_kept_apart(world: World) -> None:
     key = world.key()
     world.write((key, position(9)), (key, verified(9)), (key, receipt(0, 9)), (key, gap(9, 10)))
@@ -246,6 +278,7 @@ ALL: dict[str, Callable[[World], None]] = {
         a_spoilt_entry_is_named_and_stops_its_own_replication_only,
         what_cannot_be_read_is_left_out_where_that_is_asked_for,
         a_deleted_receipt_is_gone_with_its_transaction,
+        old_receipts_can_be_deleted_and_nothing_else,
         generations_are_kept_apart,
         receipts_are_read_from_where_they_are_needed,
         receipts_come_above_the_ends_that_were_named_before,

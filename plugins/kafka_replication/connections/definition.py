@@ -71,7 +71,8 @@ class Definition:
         host = self.host if "://" in self.host else f"{scheme}://{self.host}"
         given = {"login": self.login, "password": self.password}
         address = f"{host}:{self.port}" if self.port else host
-        return {**extra, "url": address, **{name: value for name, value in given.items() if value}}
+        filled = {name: value for name, value in extra.items() if value not in (None, "")}  # as a form leaves fields
+        return {**filled, "url": address, **{name: value for name, value in given.items() if value}}
 
     def spark_connection(self) -> SparkConnection:
         """The master and settings of a Spark connection. Raises ConnectionMissing."""

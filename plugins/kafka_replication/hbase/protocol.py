@@ -21,6 +21,7 @@ struct TColumnValue {
 struct TResult { 1: optional binary row, 2: required list<TColumnValue> columnValues }
 struct TGet { 1: required binary row, 2: optional list<TColumn> columns }
 struct TPut { 1: required binary row, 2: required list<TColumnValue> columnValues, 6: optional i32 durability }
+struct TDelete { 1: required binary row, 3: optional i64 timestamp, 7: optional i32 durability }
 union TMutation { 1: TPut put }
 struct TRowMutations { 1: required binary row, 2: required list<TMutation> mutations }
 struct TScan {
@@ -40,6 +41,7 @@ service THBaseService {
   TResult get(1: required binary table, 2: required TGet tget) throws (1: TIOError io)
   list<TResult> getMultiple(1: required binary table, 2: required list<TGet> tgets) throws (1: TIOError io)
   void putMultiple(1: required binary table, 2: required list<TPut> tputs) throws (1: TIOError io)
+  list<TDelete> deleteMultiple(1: required binary table, 2: required list<TDelete> tdeletes) throws (1: TIOError io)
   bool checkAndPut(
     1: required binary table, 2: required binary row, 3: required binary family, 4: required binary qualifier,
     5: binary value, 6: required TPut tput

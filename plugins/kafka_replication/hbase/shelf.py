@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kafka_replication.hbase.client import Answer, Client
-from kafka_replication.hbase.protocol import thrift
+from kafka_replication.hbase.protocol import SYNC_WAL, thrift
 from kafka_replication.hbase.rows import Cells, Span, put
 from kafka_replication.hbase.scans import Scans
 from kafka_replication.hbase.tables import ID, READ_ONLY, Tables
@@ -89,6 +89,12 @@ class TableShelf:
             for record in records
         ]
         self._write("putMultiple", rows)
+
+    def remove(self, records: Sequence[LedgerRecord]) -> None:
+        """Cells with a later timestamp stay."""
+        delete = thrift().TDelete
+        rows = [delete(row=self._entry_row(one.place), timestamp=_time(one), durability=SYNC_WAL) for one in records]
+        self._write("deleteMultiple", rows)
 
     def stored(self, place: tuple[str, int, str]) -> LedgerRecord | None:
         cells = self._scans.get(self._entry_row(place))

@@ -6,7 +6,7 @@ target without transactions. `conformance.ledger` checks every implementation ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kafka_replication.config import Replication
@@ -85,3 +85,8 @@ class Ledger(Protocol):
 
     def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
         """Delete a receipt in such a transaction: its copies are gone."""
+
+    def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:
+        """Delete receipts of which ``may_go`` is true, and return how many: none if the target deletes old ones by
+        itself, or was asked a short time ago. Call it with a lease. Raises Unreachable, Refused.
+        """

@@ -28,6 +28,7 @@ MAPPING: Final = {
         "offset": {"type": "long"},
     },
 }
+_NO_NEWER: Final = {"version_type": "external_gte"}  # deletes no entry with a higher version
 BLOCKS = frozenset(f"index.blocks.{name}" for name in ("read_only", "read_only_allow_delete", "write"))
 
 
@@ -104,6 +105,16 @@ class IndexShelf:
         statuses = [next(iter(item.values()))["status"] for item in answer["items"]]
         if 2 * len(statuses) != len(lines) or not all(status in (200, 201, 409) for status in statuses):
             raise NotReady(f"{INDEX} on the target does not take all entries: {statuses[:5]}", "run again")
+
+    def remove(self, records: Sequence[LedgerRecord]) -> None:
+        lines = [
+            json.dumps({"delete": {"_id": self._id(record.place), "version": record.offset + 1, **_NO_NEWER}}) + "\n"
+            for record in records
+        ]
+        answer = json.loads(self.client.text("POST", path(INDEX, "_bulk"), "".join(lines).encode()))
+        statuses = [next(iter(item.values()))["status"] for item in answer["items"]]
+        if not all(status in (200, 404, 409) for status in statuses):
+            raise NotReady(f"{INDEX} on the target does not delete all entries: {statuses[:5]}", "run again")
 
     def _action(self, record: LedgerRecord) -> str:
         at = {"_id": self._id(record.place), "version": record.offset + 1, "version_type": "external"}

@@ -24,7 +24,7 @@ from kafka_replication.model.targets import IDEMPOTENT, LATEST
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
 from kafka_replication.targets.chunk_places import ChunkPlaces
-from kafka_replication.targets.journal import EntryWriter
+from kafka_replication.targets.entry_writer import EntryWriter
 from kafka_replication.targets.keyed import NO_PLACE
 
 AT_ONCE = 2  # requests of one session that are under way

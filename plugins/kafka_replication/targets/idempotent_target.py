@@ -14,8 +14,9 @@ from kafka_replication.model.newest import KeyHash
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.described import DescribedTopics
+from kafka_replication.targets.entry_writer import EntryWriter
 from kafka_replication.targets.idempotent import IdempotentSession, Places
-from kafka_replication.targets.journal import EntryWriter, Journal, JournalLedger, Shelf
+from kafka_replication.targets.journal import Journal, JournalLedger, Shelf
 from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend

@@ -8,29 +8,32 @@ late, changes nothing.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
-import xxhash
-
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Verified
+from kafka_replication.ledger import codec
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
-from kafka_replication.ledger.record_keys import position_key, verified_key
+from kafka_replication.ledger.record_keys import decode_key, position_key, verified_key
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Fenced, LedgerUnreadable, NotReady, ReplicationError
+from kafka_replication.model.errors import LedgerUnreadable, NotReady, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runtime import failpoints
+from kafka_replication.model.times import now
 from kafka_replication.targets.unhidden import UnhiddenLedger
 
 FORMAT: Final = 1
 MOST_IN_TAIL = 100  # entries
 MOST_BYTES_IN_TAIL = 500_000
 MOST_SESSIONS = 4096  # writers whose newest session the head remembers; one that it forgot counts as fenced
+EXPIRE_SECONDS = 86_400
+AT_ONCE = 1_000  # receipts that are deleted with one request
 CONFLICTS = 100  # commits of others that one commit may meet in a row
 
 
@@ -66,13 +69,17 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """``sessions`` has the newest session of each writer, ``session`` the number that was given last."""
+    """``sessions`` has the newest session of each writer, ``session`` the number that was given last. Receipts below
+    ``receipts_from`` may have been deleted for their age, when it was ``expired``.
+    """
 
     replication: str
     next_offset: int = 0
     session: int = 0
     sessions: dict[str, int] = field(default_factory=dict)
     tail: tuple[LedgerRecord, ...] = ()
+    receipts_from: int = 0
+    expired: str = ""  # the time when old receipts were looked for last; empty: never
     at: Any = None  # tells the target which head is to be replaced; None: there is none yet
 
     @property
@@ -98,6 +105,7 @@ class Head:
         return len(self.tail) > MOST_IN_TAIL or sum(record.size for record in self.tail) > MOST_BYTES_IN_TAIL
 
     def as_json(self) -> dict[str, Any]:
+        expired = {"expired": self.expired, "receipts_from": self.receipts_from} if self.expired else {}
         return {
             "kind": "head",
             "format": FORMAT,
@@ -106,6 +114,7 @@ class Head:
             "session": self.session,
             "sessions": self.sessions,
             "tail": [record.as_json() for record in self.tail],
+            **expired,
         }
 
     @classmethod
@@ -120,17 +129,14 @@ class Head:
                 session=int(source["session"]),
                 sessions=dict(source["sessions"]),
                 tail=tuple(map(LedgerRecord.of_json, source["tail"])),
+                receipts_from=int(source.get("receipts_from", 0)),
+                expired=str(source.get("expired", "")),
                 at=at,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerUnreadable(
                 f"the head of a ledger on the target cannot be read: {error!r}", "upgrade, or find who changed it"
             ) from error
-
-
-def writer_name(writer_id: str) -> str:
-    """The short name of a writer in the head."""
-    return str(xxhash.xxh3_64_hexdigest(writer_id.encode()))
 
 
 def key_text(key: bytes) -> str:
@@ -166,6 +172,9 @@ class Shelf(Protocol):
 
     def store(self, records: Sequence[LedgerRecord]) -> None:
         """Store entries, one for each place. One that has a newer entry keeps it."""
+
+    def remove(self, records: Sequence[LedgerRecord]) -> None:
+        """Remove stored entries. A newer one of the same place stays."""
 
     def stored(self, place: tuple[str, int, str]) -> LedgerRecord | None:
         """The stored entry of this place."""
@@ -226,46 +235,6 @@ class Journal:
 def _newest(records: Iterable[LedgerRecord]) -> list[LedgerRecord]:
     """Only the newest entry of each key."""
     return list({record.place: record for record in records}.values())
-
-
-class EntryWriter:
-    """A `TransactionPort`: what is sent is kept until the commit, which is one conditional write."""
-
-    def __init__(self, journal: Journal, writer_id: str, what: str, check: Callable[[str, int], None]) -> None:
-        """``check`` raises the error about a topic that lacks this partition."""
-        self._journal, self._writer, self._what, self._check = journal, writer_name(writer_id), what, check
-        self.session: int | None = None  # the number of this session; higher than that of every earlier one
-        self._entries: list[tuple[str, int, str, str | None]] = []
-
-    def fence(self) -> None:
-        self.session = self._journal.change(lambda head: head.fenced_by(self._writer)).session
-
-    def begin(self) -> None:
-        self._entries = []
-
-    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
-        self._check(topic, partition)
-        self._entries.append((topic, partition, key_text(key), None if value is None else value.decode()))
-
-    def flush(self) -> None: ...
-
-    def commit(self) -> None:
-        assert self.session is not None, "not fenced"
-        self._journal.change(self._with_entries)
-        self.begin()
-
-    def _with_entries(self, head: Head) -> Head:
-        after = self._checked(head).with_(self._entries)
-        failpoints.reached("P2", self._what)
-        return after
-
-    def _checked(self, head: Head) -> Head:
-        if head.sessions.get(self._writer) != self.session:
-            raise Fenced(f"{self._what}: a newer session took over", "run again when the other run has ended")
-        return head
-
-    def close(self) -> None:
-        self.begin()
 
 
 class JournalLedger(UnhiddenLedger):
@@ -336,13 +305,44 @@ class JournalLedger(UnhiddenLedger):
                 _add(entries, record)
             entries.log_foreign(RECEIPTS)
         partitions = {key.ledger_partition for key in wanted}
-        return entries.receipts(since, {number: OffsetRange(0, ends[number]) for number in partitions})
+        begin = head.receipts_from
+        return entries.receipts(since, {number: OffsetRange(begin, ends[number]) for number in partitions})
 
     def receipt_ends(self) -> Mapping[int, int]:
         return _ends(self.journal.head())
 
     def obstacle(self) -> ReplicationError | None:
         return self._shelf.obstacle()
+
+    def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:
+        """Once a day, because it reads all stored receipts. The head first says below which offset some may be gone."""
+        head, deleted = self.journal.head(), 0
+        if head.at is None or head.expired > now(EXPIRE_SECONDS):
+            return 0
+        self.journal.change(lambda newest: replace(newest, expired=now()))
+        stored = self._shelf.stored_since(self._replication, 0, [RECEIPTS])
+        old = (record for record in stored if record.offset < head.applied and _may_go(record, may_go))
+        while some := list(itertools.islice(old, AT_ONCE)):
+            until = max(record.offset for record in some) + 1
+            self.journal.change(partial(_without_receipts, until=until))
+            self._shelf.remove(some)
+            deleted += len(some)
+        return deleted
+
+
+def _without_receipts(head: Head, until: int) -> Head:
+    return replace(head, receipts_from=max(head.receipts_from, until))
+
+
+def _may_go(record: LedgerRecord, may_go: Callable[[PartitionKey, Receipt], bool]) -> bool:
+    """False also for what is no receipt that this version can read."""
+    if record.value is None:
+        return False
+    try:
+        _, key, _ = decode_key(record.key.encode())
+        return may_go(key, codec.decode(Receipt, record.value.encode()))
+    except LedgerUnreadable:
+        return False
 
 
 def _ends(head: Head) -> dict[int, int]:

@@ -21,7 +21,9 @@ from kafka_replication.verification.matching import Seen
 
 
 class UnhiddenLedger:
-    """The part of a `Ledger` that is about entries which readers do not see yet, and how entries are written."""
+    """The part of a `Ledger` that is about entries which readers do not see yet, and how entries are written. No
+    receipt is ever deleted for its age.
+    """
 
     def undecided(self) -> set[PartitionKey]:
         return set()
@@ -40,6 +42,9 @@ class UnhiddenLedger:
 
     def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
         writing.delete(transaction, key, receipt)
+
+    def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:
+        return 0
 
 
 class UnhiddenStanding(Protocol):

@@ -198,7 +198,8 @@ class Retention(Section):
         ge=DAY,
         le=36_500 * DAY,
         description=(
-            "Seconds that the ledger keeps receipts (`retention.ms` of its receipts topic when that is created)."
+            "Seconds that the ledger keeps receipts (`retention.ms` of its receipts topic when that is created; in"
+            " OpenSearch and HBase runs delete older ones that are verified)."
             " An audit cannot compare older chunks. Copied ranges must be verified before their receipts expire."
         ),
     )

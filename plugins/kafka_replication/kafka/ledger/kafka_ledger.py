@@ -119,3 +119,6 @@ class KafkaLedger:
 
     def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
         writing.delete(transaction, key, receipt)
+
+    def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:  # noqa: ARG002
+        return 0  # the broker does, by the topic's retention.ms

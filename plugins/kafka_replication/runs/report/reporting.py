@@ -10,10 +10,12 @@ from kafka_replication.ledger.view import LedgerView, weakest
 from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.times import now
 from kafka_replication.overview.rows import facts_of
 from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.retention.old_receipts import may_go
 from kafka_replication.planning.retention.target_retention import removal_text
 from kafka_replication.reporting.run.arithmetic import Evidence, NotDone, account
 from kafka_replication.reporting.run.report import RunReport
@@ -66,7 +68,18 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
     )
     _store(run, document)
     note(run, view, read, list(wanted))
+    _expire(run, view)
     return document
+
+
+def _expire(run: LeasedRun, view: LedgerView) -> None:
+    """Delete old receipts where the target does not do that by itself."""
+    name, seconds = run.replication.name, run.replication.retention.receipts
+    try:
+        if deleted := run.clusters.ledger.expire(may_go(view, now(seconds))):
+            log.info("%s: %d receipts are older than retention.receipts and were deleted", name, deleted)
+    except ReplicationError as error:  # a later run deletes them
+        log.warning("%s: old receipts were not deleted: %s", name, error)
 
 
 def _as_it_is(run: LeasedRun, plan: Plan, view: LedgerView) -> LedgerView:

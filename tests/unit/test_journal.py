@@ -1,0 +1,145 @@
+"""Old receipts in the ledger of a target without transactions: what is deleted, when, and what its readers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from kafka_replication.conformance.ledger_world import position, receipt
+from kafka_replication.ledger.entries import RECEIPTS, Entry, Receipt
+from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import now
+from kafka_replication.targets.entry_writer import EntryWriter
+from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, JournalLedger, LedgerRecord
+
+KEY = PartitionKey("orders", TopicPartition("orders", 0), "orders")
+MANY = 120  # so many at once do not stay in the head
+Stored = dict[tuple[str, int, str], LedgerRecord]
+
+
+@dataclass
+class MemoryShelf:
+    """A `Shelf` that can be away when it is to remove something."""
+
+    replication: str = "orders"
+    away: bool = False
+    at: Head = field(default_factory=lambda: Head(replication="orders"))
+    entries: Stored = field(default_factory=Stored)
+
+    def exists(self) -> bool:
+        return True
+
+    def create(self) -> None: ...
+
+    def obstacle(self) -> ReplicationError | None:
+        return None
+
+    def head(self) -> Head:
+        return self.at
+
+    def heads(self) -> list[Head]:
+        return [self.at]
+
+    def replace(self, before: Head, after: Head) -> bool:
+        assert before == self.at
+        stored = Head.of(after.as_json(), at=(before.at or 0) + 1)
+        assert replace(stored, at=None) == replace(after, at=None), "the head comes back as it was written"
+        self.at = stored
+        return True
+
+    def store(self, records: Sequence[LedgerRecord]) -> None:
+        self.entries |= {one.place: one for one in records}
+
+    def remove(self, records: Sequence[LedgerRecord]) -> None:
+        if self.away:
+            raise Unreachable("it is away", "bring it back")
+        for one in records:
+            self.entries.pop(one.place)
+
+    def stored(self, place: tuple[str, int, str]) -> LedgerRecord | None:
+        return self.entries.get(place)
+
+    def stored_since(self, replication: str, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:
+        yield from [one for one in self.entries.values() if one.offset >= offset and one.topic in set(topics)]
+
+
+def write(shelf: MemoryShelf, *entries: Entry) -> None:
+    writer, ledger = (
+        EntryWriter(Journal(shelf), "writer", "a test", lambda topic, partition: None),
+        JournalLedger(shelf),
+    )
+    writer.fence()
+    writer.begin()
+    for entry in entries:
+        ledger.write(writer, KEY, entry)
+    writer.commit()
+
+
+def left(shelf: MemoryShelf) -> list[int]:
+    return [one.range.from_ for one in JournalLedger(shelf).receipts({KEY: None}).of(KEY, 1)]
+
+
+@pytest.fixture
+def shelf() -> MemoryShelf:
+    """Its receipts are stored by themselves, all but the last one."""
+    shelf = MemoryShelf()
+    write(shelf, position(MANY), *(receipt(number, number + 1) for number in range(MANY)))
+    write(shelf, receipt(MANY, MANY + 1))
+    assert len([one for one in shelf.entries.values() if one.topic == RECEIPTS]) == MANY
+    return shelf
+
+
+def below(offset: int) -> Callable[[PartitionKey, Receipt], bool]:
+    def decide(key: PartitionKey, old: Receipt) -> bool:
+        assert key == KEY
+        return old.range.from_ < offset
+
+    return decide
+
+
+def test_what_may_go_is_deleted_and_readers_are_told_from_where_receipts_are_whole(shelf: MemoryShelf) -> None:
+    assert not JournalLedger(shelf).receipts({KEY: None}).incomplete(KEY)
+    assert JournalLedger(shelf).expire(below(5)) == 5
+    assert left(shelf) == list(range(5, MANY + 1))
+    read = JournalLedger(shelf).receipts({KEY: None})
+    whole = read.log_starts[KEY.ledger_partition]
+    assert read.incomplete(KEY) and whole == 6, "a position comes first"
+    assert not JournalLedger(shelf).receipts({KEY: whole}).incomplete(KEY)
+    assert JournalLedger(shelf).position(KEY) == position(MANY)
+
+
+def test_receipts_that_are_in_the_head_stay(shelf: MemoryShelf) -> None:
+    assert JournalLedger(shelf).expire(below(1_000)) == MANY
+    assert left(shelf) == [MANY]
+
+
+def test_old_receipts_are_looked_for_once_a_day(shelf: MemoryShelf) -> None:
+    assert JournalLedger(shelf).expire(below(1)) == 1
+    assert JournalLedger(shelf).expire(below(5)) == 0
+    shelf.at = replace(shelf.at, expired=now(EXPIRE_SECONDS + 1))
+    assert JournalLedger(shelf).expire(below(5)) == 4
+
+
+def test_an_end_in_the_middle_leaves_receipts_that_may_be_missing(shelf: MemoryShelf) -> None:
+    shelf.away = True
+    with pytest.raises(Unreachable):
+        JournalLedger(shelf).expire(below(5))
+    assert left(shelf) == list(range(MANY + 1))
+    assert JournalLedger(shelf).receipts({KEY: None}).incomplete(KEY), "said before the first one is deleted"
+
+
+def test_a_receipt_that_cannot_be_read_stays(shelf: MemoryShelf) -> None:
+    place, broken = next((at, one) for at, one in shelf.entries.items() if one.topic == RECEIPTS)
+    shelf.entries[place] = replace(broken, value="{}")
+    shelf.entries["a", 0, "b"] = LedgerRecord(7, RECEIPTS, 0, "not ours", value="{}")
+    assert JournalLedger(shelf).expire(below(2)) == 1
+    assert place in shelf.entries and ("a", 0, "b") in shelf.entries
+
+
+def test_a_head_of_before_is_read() -> None:
+    before = Head(replication="orders", next_offset=3).as_json()
+    assert "expired" not in before and Head.of(before) == Head(replication="orders", next_offset=3)
