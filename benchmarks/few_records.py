@@ -6,6 +6,7 @@ From this table comes the number of records in a batch below which `auto` leaves
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -18,8 +19,9 @@ from benchmarks.two_workers import ours
 from benchmarks.usage import Used, middle
 from benchmarks.workload import REPEATS, SCALE, Shape, fill
 
-EACH = (1, 2, 4, 8, 16, 32)  # records in a batch
 RECORDS = {100: 200_000, 1024: 100_000}  # by the bytes of a record
+EVERY = " ".join(f"{size}x{each}" for size in RECORDS for each in (1, 2, 4, 8, 16, 32))
+SHAPES = os.environ.get("SHAPES", EVERY)  # bytes of a record, and records in a batch
 TARGETS: Mapping[str, Callable[[], AbstractContextManager[Pair]]] = {
     "one broker": clusters.plain,
     "three brokers": partial(clusters.plain, 3),
@@ -43,17 +45,15 @@ def _copied(pair: Pair, shape: Shape) -> Mapping[str, Used]:
 
 
 def _table(target: str, pair: Pair) -> None:
-    for size, records in RECORDS.items():
-        for each in EACH:
-            shape = Shape(topic=f"few-{size}-{each}", records=records, size=size, each=each).scaled(SCALE)
-            used = _copied(pair, shape)
-            print(f"{target}, {shape.topic}: {used}", file=sys.stderr)
-            cells = [
-                cell
-                for one in used.values()
-                for cell in (shape.megabytes / one.seconds, one.cpu / shape.megabytes * 1000)
-            ]
-            row([target, f"{shape.records:,} x {size:,} B", each, *cells])
+    for named in SHAPES.split():
+        size, each = map(int, named.split("x"))
+        shape = Shape(topic=f"few-{named}", records=RECORDS[size], size=size, each=each).scaled(SCALE)
+        used = _copied(pair, shape)
+        print(f"{target}, {shape.topic}: {used}", file=sys.stderr)
+        cells = [
+            cell for one in used.values() for cell in (shape.megabytes / one.seconds, one.cpu / shape.megabytes * 1000)
+        ]
+        row([target, f"{shape.records:,} x {size:,} B", each, *cells])
 
 
 def main() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
-from kafka_replication.wire.batch import Batch
+from kafka_replication.wire.batch import Batch, batches
 from kafka_replication.wire.codecs import Codec, packed
 from kafka_replication.wire.contents import EACH, Contents
+from tests.support.raw_produce import RawRecord, raw_batch
 
 RECORDS = bytes(1_000)
 
@@ -48,3 +50,23 @@ def test_what_is_damaged_is_taken_to_be_compressed_as_well_as_the_last_one() -> 
 
 def test_a_batch_without_records_holds_nothing() -> None:
     assert Contents().of(replace(PLAIN, count=0, payload=memoryview(b""))) == 0
+
+
+def mixed(dice: random.Random, codec: Codec, number: int) -> tuple[Batch, Batch]:
+    """A batch of records that compress well or badly, and the same one without compression."""
+    count, noise = dice.choice((1, 7, 100, 400)), dice.choice((4, 40)) if number % 2 else 1
+    records = [RawRecord(b"%d" % at, dice.randbytes(noise) * (80 // noise)) for at in range(count)]
+    [plain] = batches(memoryview(raw_batch(records)))
+    payload = memoryview(packed(codec, bytes(plain.payload)))
+    return replace(plain, attributes=codec, payload=payload), plain
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_batches_that_compress_unequally_and_have_unequal_numbers_of_records(codec: Codec) -> None:
+    """Also where they take turns."""
+    dice, contents = random.Random(f"contents {codec}"), Contents()
+    estimated = exact = 0
+    for number in range(2_000):
+        compressed, plain = mixed(dice, codec, number)
+        estimated, exact = estimated + contents.of(compressed), exact + Contents().of(plain)
+    assert 0.75 < estimated / exact < 1.25

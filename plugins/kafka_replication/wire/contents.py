@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 from kafka_replication.wire.batch import CODEC, Batch
 from kafka_replication.wire.codecs import Codec, unpacked
 
-EACH = 16  # of so many batches of a codec one is unpacked; the others are taken to be compressed as well as it
+# Of so many batches of a codec one is unpacked: an odd number, so that batches that take turns all have theirs. The
+# others are taken to be compressed as well as these were, of which one before counts less than the one after it.
+EACH, BEFORE = 17, 0.9
 
 
 class Contents:
     """Estimates the sizes of batches that follow each other in one partition.
 
-    The size without compression is exact for a batch without compression, and for each 16th of the others of a codec.
-    The frames around the fields of a record are subtracted; their lengths are taken from the mean of the batch, which
+    The size without compression is exact for a batch without compression, and for one of `EACH` others of a codec. The
+    frames around the fields of a record are subtracted; their lengths are taken from the mean of the batch, which
     is right to about one byte a record.
     """
 
     def __init__(self) -> None:
-        self._codecs: dict[int, tuple[int, float]] = {}  # batches so far, and the ratio of the last unpacked one
+        self._codecs: dict[int, _Seen] = {}
 
     def of(self, batch: Batch) -> int:
         """The bytes of keys, values and headers. Raises ImportError without pyarrow."""
@@ -27,13 +30,26 @@ class Contents:
         if not batch.count:
             return 0
         if (codec := batch.attributes & CODEC) != Codec.NONE and stored:
-            seen, ratio = self._codecs.get(codec, (0, 1.0))
-            if seen % EACH == 0:
-                with suppress(ValueError):  # damaged: an estimate does not decide what becomes of it
-                    ratio = len(unpacked(codec, batch.payload)) / stored
-            self._codecs[codec] = seen + 1, ratio
-            stored = round(stored * ratio)
+            stored = self._codecs.setdefault(codec, _Seen()).unpacked(codec, batch.payload)
         return max(0, stored - frames(batch, stored))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The batches of one codec so far, and what those that were unpacked had in bytes, without compression and with."""
+
+    count: int = 0
+    without: float = 1.0
+    stored: float = 1.0
+
+    def unpacked(self, codec: int, payload: memoryview) -> int:
+        self.count += 1
+        if self.count % EACH == 1:
+            with suppress(ValueError):  # damaged: an estimate does not decide what becomes of it
+                size, before = len(unpacked(codec, payload)), BEFORE if self.count > 1 else 0.0
+                self.without, self.stored = before * self.without + size, before * self.stored + len(payload)
+                return size
+        return round(len(payload) * self.without / self.stored)
 
 
 def frames(batch: Batch, size: int) -> int:
