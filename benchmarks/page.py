@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -23,8 +24,9 @@ from kafka_replication.documents import StatusRow
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import floor_millis
+from kafka_replication.overview.metrics import Collector, exposition
 from kafka_replication.store import open_store, schema
-from kafka_replication.watermarks.sight import Facts, Lag, Span, Work
+from kafka_replication.watermarks.sight import Facts, Lag, Span, Total, Work
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import pages
 from kafka_replication.web.pages import Choices, Reader
@@ -37,6 +39,7 @@ NOW = datetime.now(UTC)
 FACTS = Facts(source="kafka_source", target="kafka_target", schedule="*/15 * * * *", topics=("orders",))
 NAMES = [f"replication-{number:03}" for number in range(REPLICATIONS)]
 KEY = PartitionKey(NAMES[7], TopicPartition("orders", 0), "orders")
+TOTALS = (*map(Total, ("records", "bytes", "retries", "throttled_seconds")), Total("runs", "live", "done"))
 BATCH = 20_000
 
 
@@ -158,8 +161,9 @@ def measured(act: Callable[[], object]) -> tuple[float, float]:
     return statistics.median(seconds), statistics.median(busy)
 
 
-def pages_of(store: WatermarkStore) -> dict[str, Callable[[], object]]:
+def pages_of(url: str, store: WatermarkStore) -> dict[str, Callable[[], object]]:
     reader = Reader(store=store, site=Site("/kafka-replication", ""), now=NOW, allowed=[KEY.replication])
+    metrics = Collector(lambda: open_store(url))
     run_id = f"airflow-{KEY.replication}-scheduled-{RUNS - 1}"
     return {
         "all replications": lambda: pages.front(reader, lambda name: True, "", 1, part=False),
@@ -170,6 +174,8 @@ def pages_of(store: WatermarkStore) -> dict[str, Callable[[], object]]:
         "a partition with its map": lambda: pages.partition(reader, KEY),
         "old runs": lambda: pages.runs(reader, KEY.replication, 30),
         "a run": lambda: pages.run(reader, KEY.replication, run_id),
+        "a scrape": lambda: exposition(metrics),
+        "a scrape with topics": lambda: exposition(replace(metrics, by_topic=True)),
     }
 
 
@@ -191,12 +197,13 @@ def main() -> None:
         store = open_store(url)
         fill(url)
         for name in NAMES:
+            store.add_totals(name, dict.fromkeys(TOTALS, 1e6))
             store.record_standing(name, FACTS, Lag(9, 60.0), status_rows(PARTITIONS))
         print(f"{REPLICATIONS} replications, {REPLICATIONS * PARTITIONS:,} partitions, {REPLICATIONS * RUNS:,} runs,")
         print(f"{REPLICATIONS * RUNS * RANGES:,} ranges; medians of {TURNS} turns\n")
         print("| page | seconds | of the processor |\n| --- | --- | --- |")
         too_slow = []
-        for what, act in pages_of(store).items():
+        for what, act in pages_of(url, store).items():
             seconds, busy = measured(act)
             print(f"| {what} | {seconds:.3f} | {busy:.3f} |", flush=True)
             too_slow += [what] if seconds > LIMIT_SECONDS else []

@@ -7,7 +7,7 @@ import runpy
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.sdk import DeadlineReference
+from airflow.sdk.definitions.deadline import DeadlineReference
 from airflow.serialization.serialized_objects import DagSerialization
 
 from tests.dags.conftest import GOOD, REPOSITORY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,43 +16,22 @@ from tests.dags.test_report_task import Run
 from tests.support.jobs import InProcess
 from tests.support.scenario import Scenario, numbered
 from tests.support.scenes import clusters, scene
+from tests.support.statsd import StatsD
 
 pytest.importorskip("statsd", reason="Airflow sends to StatsD by the package statsd, which is not installed")
 __all__ = ["clusters", "scene"]
 RECORDS = 20
 
 
-class Server:
-    """A StatsD server: one datagram a metric, as ``airflow.NAME:VALUE|TYPE``."""
-
-    def __init__(self) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.socket.setblocking(False)
-
-    def heard(self) -> dict[str, str]:
-        """The metrics of this package since the last call; without Airflow's prefix."""
-        found = dict[str, str]()
-        while True:
-            try:
-                name, value = self.socket.recv(2_000).decode().rsplit(":", 1)
-            except BlockingIOError:
-                return found
-            if name.startswith("airflow.kafka_replication."):
-                assert name not in found, "a metric is sent once"
-                found[name.removeprefix("airflow.kafka_replication.")] = value
-
-
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    heard = Server()
-    host, port = heard.socket.getsockname()
-    for name, value in {"STATSD_ON": "True", "STATSD_HOST": host, "STATSD_PORT": str(port)}.items():
-        monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsD]:
+    heard = StatsD()
+    for name, value in heard.environment.items():
+        monkeypatch.setenv(name, value)
     stats.Stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
     yield heard
     stats.Stats.initialize(factory=stats_of_nobody, export_legacy_names=True)
-    heard.socket.close()
+    heard.close()
 
 
 def stats_of_nobody() -> Any:
@@ -63,7 +41,7 @@ def stats_of_nobody() -> Any:
 
 
 def test_the_tasks_of_a_run_send_what_was_copied(
-    scene: Scenario, server: Server, monkeypatch: pytest.MonkeyPatch
+    scene: Scenario, server: StatsD, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.source.create(scene.topic, 2)
     scene.source.produce(scene.topic, numbered(RECORDS))
@@ -71,19 +49,18 @@ def test_the_tasks_of_a_run_send_what_was_copied(
     name = scene.replication().name.replace(".", "__")
     run = Run(scene, monkeypatch, InProcess())
     run.execute("plan")
-    assert server.heard() == {}
+    assert server.heard() == []
     run.execute("replicate")
-    heard = server.heard()
-    assert heard.pop(f"{name}.bytes").endswith("|c")
-    assert heard == {f"{name}.records": f"{2 * RECORDS}|c"}
+    (records, copied), (size, _) = server.heard()
+    assert (records, copied, size) == (f"{name}.records", f"{2 * RECORDS}|c", f"{name}.bytes")
     run.execute("replicate")  # a second try has nothing left to copy
-    assert server.heard() == {}
+    assert server.heard() == []
     run.execute("report")
-    assert server.heard() == {f"{name}.runs.done": "1|c", f"{name}.ranges.verified": "2|c"}
+    assert server.heard() == [(f"{name}.runs.done", "1|c"), (f"{name}.ranges.verified", "2|c")]
 
 
 def test_a_run_that_fails_is_counted_with_its_ranges_and_has_tags_where_statsd_knows_them(
-    scene: Scenario, server: Server, monkeypatch: pytest.MonkeyPatch
+    scene: Scenario, server: StatsD, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", "True")
     stats.Stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
@@ -94,11 +71,11 @@ def test_a_run_that_fails_is_counted_with_its_ranges_and_has_tags_where_statsd_k
     with pytest.raises(AirflowException):  # the task that copies did not work
         run.execute("report")
     of = f",replication={scene.replication().name}"
-    assert server.heard() == {f"runs{of},outcome=failed": "1|c", f"ranges{of},outcome=failed": "1|c"}
+    assert server.heard() == [(f"runs{of},outcome=failed", "1|c"), (f"ranges{of},outcome=failed", "1|c")]
 
 
 def test_the_watch_sends_how_each_replication_stands(
-    scene: Scenario, server: Server, monkeypatch: pytest.MonkeyPatch
+    scene: Scenario, server: StatsD, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(RECORDS))
@@ -110,7 +87,7 @@ def test_the_watch_sends_how_each_replication_stands(
     (folder / "file.yaml").write_text(json.dumps(scene.document()))
     context: Any = {}
     WatchOperator(task_id="watch", folder=folder).execute(context)
-    heard = server.heard()
+    heard = dict(server.heard())
     name = scene.replication().name.replace(".", "__")
     assert float(heard.pop(f"{name}.seconds_since_verified").removesuffix("|g")) >= 0
     assert float(heard.pop(f"{name}.lag_seconds").removesuffix("|g")) >= 0

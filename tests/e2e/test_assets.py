@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from stack.airflow_standalone import AirflowStandalone
 from tests.e2e.standalone import standalone
 from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Rec, numbered
+from tests.support.statsd import StatsD
 from tests.support.waiting import wait_until
 
 NAME = f"af-assets-{uuid4().hex[:8]}"
 WHOLE, PARTLY = f"{NAME}.whole", f"{NAME}.partly"
 RECORDS = 10
+HAS_STATSD = importlib.util.find_spec("statsd") is not None
 DOWNSTREAM = """\
 from airflow.sdk import Asset, AssetAlias, DAG, task
 
@@ -36,17 +39,27 @@ for name, asset in {{**waited_for, "{alias}": AssetAlias("{alias}")}}.items():
 
 
 @pytest.fixture
-def airflow(tmp_path: Path, source_cluster: Brokers, target_cluster: Brokers) -> Iterator[AirflowStandalone]:
+def statsd() -> Iterator[StatsD]:
+    server = StatsD()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def airflow(
+    tmp_path: Path, statsd: StatsD, source_cluster: Brokers, target_cluster: Brokers
+) -> Iterator[AirflowStandalone]:
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "downstream.py").write_text(DOWNSTREAM.format(topics=[WHOLE, PARTLY], alias=NAME))
     replication = {"name": NAME, "topics": {"include": [f"^{NAME}[.].*"]}, "retries": {"attempts": 0}}
-    with standalone(tmp_path, source_cluster, target_cluster, [replication]) as started:
+    environment = statsd.environment if HAS_STATSD else {}
+    with standalone(tmp_path, source_cluster, target_cluster, [replication], environment) as started:
         yield started
 
 
 @pytest.mark.slow
 def test_a_downstream_dag_starts_on_a_verified_topic_alone(
-    airflow: AirflowStandalone, source_cluster: Brokers, target_cluster: Brokers
+    airflow: AirflowStandalone, statsd: StatsD, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
     for topic in (WHOLE, PARTLY):
@@ -65,6 +78,14 @@ def test_a_downstream_dag_starts_on_a_verified_topic_alone(
         verified = [line["target_topic"] for line in report["ranges"] if not line["error"]]
         assert sorted(verified) == [PARTLY, WHOLE, WHOLE], "all but one range"
         assert events(api) == []
+        if HAS_STATSD:  # the processes of tasks send their metrics, too
+            heard = [metric for metric in statsd.heard() if "lag" not in metric[0]]
+            of_run = {
+                (f"{NAME}.runs.failed", "1|c"),
+                (f"{NAME}.ranges.verified", "3|c"),
+                (f"{NAME}.ranges.failed", "1|c"),
+            }
+            assert of_run < set(heard) and f"{NAME}.records" in dict(heard)
 
         source.produce(WHOLE, numbered(RECORDS), 0)
         only_whole, _ = replicated(api, "success", topics=[WHOLE])

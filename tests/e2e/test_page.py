@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,8 +15,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_replication.runtime.failpoints import VARIABLE
+from kafka_replication.store import open_store
 from kafka_replication.web import PREFIX
-from tests.e2e.airflow_home import SECRET, Airflow
+from tests.e2e.airflow_home import REPOSITORY, SECRET, Airflow
 from tests.e2e.api_server import Server, log_in, open_page
 from tests.e2e.auth_of_one_dag import ONLY
 from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, served
@@ -109,6 +111,26 @@ def test_the_page_shows_what_was_copied_and_says_when_that_was_measured(server: 
     place = server.page(f"replications/{ONE}/partition?topic={ONE}&partition=1&target={ONE}").text
     assert '<rect class="verified"' in place
     assert run_id in place
+
+
+def test_the_page_of_a_run_has_its_steps_as_airflow_knows_them(server: Server) -> None:
+    with server.as_user("admin") as client:
+        asked = client.post(f"/api/v2/dags/{TWO}/dagRuns", json={"logical_date": None, "conf": {"dry_run": True}})
+        run_id = asked.json()["dag_run_id"]
+        path = f"/api/v2/dags/{TWO}/dagRuns/{run_id}"
+        for task, state in (("plan", "success"), ("replicate", "failed")):
+            assert client.patch(f"{path}/taskInstances/{task}", json={"new_state": state}).is_success
+        client.patch(path, json={"state": "failed"})
+    name = f"airflow-{TWO}-{run_id}"
+    with closing(open_store(server.airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
+        store.start_run(name, TWO, "live", "{}")
+        store.finish_run(name, "done")
+    text = server.page(f"replications/{TWO}/run?run_id={quote(name)}", "viewer").text
+    steps = dict(re.findall(r"/tasks/(\w+)[^>]*>\w+</a></th><td>(\w+)</td>", text))
+    assert (steps["plan"], steps["replicate"]) == ("success", "failed")
+    assert "report" in steps
+    [command] = set(re.findall(r"cli-[\w-]+", server.page(f"replications/{ONE}/runs").text))
+    assert "Steps" not in server.page(f"replications/{ONE}/run?run_id={quote(command)}").text
 
 
 def test_the_tabs_of_a_dag_and_of_its_run_lead_to_the_replication(server: Server) -> None:
@@ -320,3 +342,44 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, server: S
         reached.add(str(browser.run("return document.activeElement.innerText || document.activeElement.name")).strip())
     for wanted in ("Skip to content", "Run now", "Dry run", "Backfill", "Retry", "Replications"):
         assert wanted in reached, wanted
+
+
+def clicks_of_docs() -> list[tuple[str, int, list[str]]]:
+    """What docs/page.md says: to see or do this, so many clicks, on these."""
+    text = (REPOSITORY / "docs" / "page.md").read_text().partition("## Clicks")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| ([^|]+) \| \d[^|]+ \| (\d): ([^|]+) \|$", text, re.MULTILINE)
+    return [(what, int(number), on.split(", ")) for what, number, on in found]
+
+
+@needs_a_browser
+def test_everything_takes_as_many_clicks_as_the_docs_say(browser: Browser, server: Server) -> None:
+    places = {
+        "Replications": 'a[href$="/plugin/replications"]',
+        "its name": f'a[href$="/{TWO}"]',
+        "Dry run": "#action-dry-run form button",
+        "Retry": "#failed ~ div form.inline button",
+    }
+    retried = len(runs_of(server, f"{TWO}.failed"))
+    arrived: dict[str, Callable[[], object]] = {
+        "the lag": lambda: browser.wait_for("measured"),
+        "when it was last verified": lambda: browser.wait_for("never", 'td[data-label="Verified"]'),
+        "why it failed, with the remedy": lambda: browser.wait_for(REMEDY),
+        "a dry run with its plan": lambda: wait_until(lambda: browser.url.endswith("/tasks/plan"), 60),
+        "the retry of a failed record": lambda: wait_until(
+            lambda: len(runs_of(server, f"{TWO}.failed")) == retried + 1, 60
+        ),
+    }
+    documented = clicks_of_docs()
+    assert {what for what, _, _ in documented} == set(arrived)
+    for what, number, on in documented:
+        assert number == len(on)
+        browser.leave()
+        browser.open(server.url)
+        for place in on:
+            browser.click(places[place])
+            if place == "Replications":
+                browser.enter("iframe")
+                browser.wait_for(TWO)
+        if what == "a dry run with its plan":
+            browser.leave()
+        arrived[what]()

@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.models.dag import DagModel
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -26,13 +27,14 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import EPOCH
 from kafka_replication.orchestration.connecting.store_url import store
 from kafka_replication.runtime import extras
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import PREFIX, pages
 from kafka_replication.web.actions import SUFFIXES
-from kafka_replication.web.pages import Choices, Reader
-from kafka_replication.web.site import Site, replication_of, store_run_id
+from kafka_replication.web.pages import Choices, Reader, Step
+from kafka_replication.web.site import Site, dag_run_of, replication_of, store_run_id
 
 log = logging.getLogger(__name__)
 HEADERS: Final = {
@@ -62,10 +64,14 @@ class Person:
         return name
 
     def may_trigger(self, dag_id: str) -> bool:
+        return self.may(dag_id, "POST", DagAccessEntity.RUN)
+
+    def may(self, dag_id: str, method: Literal["GET", "POST"], what: DagAccessEntity) -> bool:
+        """True if this person may do this to what belongs to the DAG."""
         return dag_id in self.readable and bool(
             get_auth_manager().is_authorized_dag(
-                method="POST",
-                access_entity=DagAccessEntity.RUN,
+                method=method,
+                access_entity=what,
                 details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
                 user=self.user,
             )
@@ -142,7 +148,27 @@ def partition(name: str, act: Act, topic: Q, partition: Annotated[int, Query(ge=
 
 
 def run(name: str, who: Who, read: Read, run_id: Annotated[str, Query(max_length=1000)]) -> str:
-    return pages.run(read, who.check(name), run_id)
+    return pages.run(read, who.check(name), run_id, _steps(who, name, run_id))
+
+
+def _steps(who: Person, name: str, run_id: str) -> list[Step]:
+    """The tasks of the DAG run in their order, if there is one and this person may see its tasks."""
+    at = dag_run_of(name, run_id)
+    if at is None or not who.may(at[0], "GET", DagAccessEntity.TASK_INSTANCE):
+        return []
+    with create_session() as session:
+        found = session.query(TaskInstance).filter_by(dag_id=at[0], run_id=at[1]).all()
+        steps = [
+            Step(
+                name=task.task_id,
+                state=str(task.state or "waiting"),
+                tries=task.try_number,
+                began_at=task.start_date,
+                seconds=task.duration,
+            )
+            for task in found
+        ]
+    return sorted(steps, key=lambda step: (step.began_at is None, step.began_at or EPOCH, step.name))
 
 
 def metrics(who: Who, by_topic: bool = False) -> Response:

@@ -59,6 +59,17 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One task of a DAG run, as Airflow knows it. ``seconds`` are those of its newest try, once it has ended."""
+
+    name: str
+    state: str
+    tries: int
+    began_at: datetime | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
     """The choices in the address of a replication's page."""
 
@@ -166,8 +177,8 @@ def partition(reader: Reader, key: PartitionKey) -> str:
     )
 
 
-def run(reader: Reader, name: str, run_id: str) -> str:
-    """One run with its ranges. Raises BadInput if the replication has no such run."""
+def run(reader: Reader, name: str, run_id: str, steps: Sequence[Step] = ()) -> str:
+    """One run with its steps and ranges. Raises BadInput if the replication has no such run."""
     record = reader.store.run(run_id)
     if record is None or record.replication != name:
         raise BadInput(
@@ -181,6 +192,7 @@ def run(reader: Reader, name: str, run_id: str) -> str:
         record=record,
         state="running" if at_work else state_of(record),
         running=at_work[0] if at_work else None,
+        steps=steps,
         outcomes=found[:RANGES],
     )
 

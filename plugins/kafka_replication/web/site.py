@@ -36,10 +36,8 @@ class Site:
 
     def run(self, name: str, run_id: str) -> str | None:
         """Airflow's page of a run; None for one that a command started."""
-        for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
-            if run_id.startswith(prefix := store_run_id(dag_id, "")):
-                return f"{self.dag(dag_id)}/runs/{quote(run_id.removeprefix(prefix), safe='')}"
-        return None
+        at = dag_run_of(name, run_id)
+        return None if at is None else f"{self.dag(at[0])}/runs/{quote(at[1], safe='')}"
 
     def one_record(self, action: Action, row: FailedRow) -> Mapping[str, Any]:
         """The configuration of the action for this record alone."""
@@ -51,6 +49,14 @@ class Site:
 def store_run_id(dag_id: str, dag_run_id: str) -> str:
     """The id under which the store has a DAG run; `orchestration.task_run` makes it."""
     return f"airflow-{dag_id}-{dag_run_id}"
+
+
+def dag_run_of(name: str, run_id: str) -> tuple[str, str] | None:
+    """The DAG and its run behind a run of the store; None for one that a command started."""
+    for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
+        if run_id.startswith(prefix := store_run_id(dag_id, "")):
+            return dag_id, run_id.removeprefix(prefix)
+    return None
 
 
 def replication_of(dag_id: str) -> str:
