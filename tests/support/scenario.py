@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
 from kafka_replication.spark.jobs import Job, RangeTask
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.store import open_store
+from kafka_replication.store import open_empty, open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.addresses import Addresses
 from tests.support.checker import Comparison, check, high_watermark
@@ -262,6 +263,15 @@ def send(producer: Producer, topic: str, records: Iterable[Rec], partition: int 
 
 
 _numbers = itertools.count(1)
+STORE = "store.db"
+
+
+@functools.cache
+def _new_store() -> bytes:
+    """The file of a store without rows. To create its tables anew takes ten times as long as to open it."""
+    with tempfile.TemporaryDirectory() as folder:
+        open_empty(Path(folder)).close()
+        return (Path(folder) / STORE).read_bytes()
 
 
 class Scenario:
@@ -273,11 +283,13 @@ class Scenario:
         self.topic = f"{self.name}.events"
         self.settings: dict[str, Any] = {}
         self.client: dict[str, Any] = {}  # further settings of the target's connection
+        if not (file := folder / STORE).exists():
+            file.write_bytes(_new_store())
         self.store: WatermarkStore = open_store(self.store_url)
 
     @property
     def store_url(self) -> str:
-        return f"sqlite:///{self.folder}/store.db"
+        return f"sqlite:///{self.folder}/{STORE}"
 
     def replication(self, **more: Any) -> Replication:
         return Replication.model_validate(self.document(**more))

@@ -1,8 +1,8 @@
 """The command line: ``kafka-replication`` and ``python -m kafka_replication.cli``."""
 
-from kafka_replication.runtime.garbage import without_gc
+from kafka_replication.runtime.garbage import loading
 
-with without_gc():
+with loading():
     from kafka_replication.cli.commands import app
 
 __all__ = ["app"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,7 +11,7 @@ from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Deleted, Entry, Gap, Handled, Position, Receipt, Removed, Start, Verified
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
-from kafka_replication.ledger.record_keys import decode_key
+from kafka_replication.ledger.record_keys import decode_key, parts_of
 from kafka_replication.ledger.view import LedgerView, Owner
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
@@ -86,6 +85,7 @@ class NewestEntries:
         self._replication = replication
         self._by_key: dict[tuple[int, bytes], NewestEntry] = {}
         self._others: dict[str, dict[tuple[int, bytes], bytes]] = {}  # others' positions, by target topic
+        self._targets: dict[bytes, str] = {}  # by key of others: the target topic of a position, empty for other kinds
         self._foreign: dict[tuple[int, bytes], tuple[int, Event, str]] = {}  # the offset, and the message to log
         self._logged: set[tuple[int, bytes, int]] = set()
 
@@ -120,8 +120,8 @@ class NewestEntries:
         if value is None:  # a deletion, which is also the remedy for a foreign entry
             self._by_key.pop(place, None)
             self._foreign.pop(place, None)
-            if other := self._of_other(record_key):
-                self._others.get(other[1], {}).pop(place, None)
+            if target := self._of_other(record_key):
+                self._others.get(target, {}).pop(place, None)
         elif (before := self._by_key.get(place)) is not None:
             self._by_key[place] = NewestEntry(
                 at=before.at,
@@ -131,24 +131,25 @@ class NewestEntries:
                 kind=before.kind,
                 key=before.key,
             )
-        elif other := self._of_other(record_key):
-            kind, target = other
-            if kind == "position":
-                self._others.setdefault(target, {})[place] = value
-        else:
+        elif (target := self._of_other(record_key)) is None:
             self._add_new(topic, place, offset, value)
+        elif target:
+            self._others.setdefault(target, {})[place] = value
 
-    def _of_other(self, record_key: bytes) -> tuple[str, str] | None:
-        """The kind and the target topic of a well-formed key of another replication, else None. Most keys are of
-        others, so the check is cheap.
+    def _of_other(self, record_key: bytes) -> str | None:
+        """The target topic in a position's key of another replication, empty for its other entries; None for any other
+        key. Most keys are of others, and each is there many times until it is compacted: it is decoded once.
         """
-        try:
-            kind, replication, topic, partition, target, *more = json.loads(record_key)
-        except (ValueError, TypeError):
-            return None
-        well_formed = type(partition) is int and all(type(text) is str for text in (kind, replication, topic, target))
-        numbers = all(type(number) is int for number in more)
-        return (kind, target) if well_formed and numbers and replication != self._replication else None
+        target = self._targets.get(record_key)
+        if target is None:
+            try:
+                kind, replication, _, _, own_target, *_ = parts_of(record_key)
+            except LedgerUnreadable:
+                return None
+            if replication == self._replication:
+                return None
+            target = self._targets[record_key] = own_target if kind == "position" else ""
+        return target
 
     def _add_new(self, topic: str, place: tuple[int, bytes], offset: int, value: bytes) -> None:
         partition, record_key = place

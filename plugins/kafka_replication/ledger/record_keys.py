@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from kafka_replication.ledger.entries import Gap, Handled, Receipt
 from kafka_replication.model.errors import LedgerUnreadable
@@ -10,6 +11,8 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 
 FOREIGN = "only this product may write the ledger topics: find the other writer, then delete or repair the entry"
+
+_TYPES = [str, str, str, int, str]
 
 
 def position_key(key: PartitionKey) -> bytes:
@@ -47,11 +50,23 @@ def removed_key(key: PartitionKey) -> bytes:
 
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
     """(kind, key, further numbers). Raises LedgerUnreadable for a key that this product did not write."""
+    kind, replication, topic, partition, target, *more = parts_of(data)
+    return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
+
+
+def parts_of(data: bytes | None) -> list[Any]:
+    """The parts of a key: kind, replication, source topic, source partition, target topic, and further numbers. Raises
+    LedgerUnreadable for a key that this product did not write.
+    """
     try:
-        parts = json.loads(data or b"")
-        if [type(part) for part in parts] != [str, str, str, int, str] + [int] * (len(parts) - 5):
-            raise ValueError(f"not a ledger key: {parts!r}")
-        kind, replication, topic, partition, target, *more = parts
-        return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
+        parts: list[Any] = json.loads((data or b"").decode())  # of bytes it would find out the encoding first
+        types = [*map(type, parts)]
     except (ValueError, TypeError) as e:
-        raise LedgerUnreadable(f"a ledger entry has the key {data!r}, which is not ours", FOREIGN) from e
+        raise _not_ours(data) from e
+    if types[:5] != _TYPES or (len(types) > len(_TYPES) and set(types[5:]) != {int}):
+        raise _not_ours(data)
+    return parts
+
+
+def _not_ours(data: bytes | None) -> LedgerUnreadable:
+    return LedgerUnreadable(f"a ledger entry has the key {data!r}, which is not ours", FOREIGN)

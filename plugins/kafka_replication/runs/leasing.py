@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka.metadata import snapshotter
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.run import LeasedRun, Run
@@ -61,7 +61,8 @@ def topic_scope(target_topic: str) -> Scope:
 
 def _source_topics(run: Run) -> list[str]:
     run.clusters.connect()
-    return [name for name in topics.names(run.clusters.source_admin) if run.replication.selects(name)]
+    names = snapshotter.candidates(run.replication, run.clusters.source_admin)
+    return [name for name in names if run.replication.selects(name)]
 
 
 def _targets(run: Run, source_topics: Iterable[str]) -> TargetTopics:

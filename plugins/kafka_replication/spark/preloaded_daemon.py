@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 
-from kafka_replication.runtime.garbage import without_gc
+from kafka_replication.runtime.garbage import loading
 from kafka_replication.spark.start import prefer_linked
 
 PRELOADED = (
@@ -30,8 +29,6 @@ def preload() -> None:
         except Exception:  # noqa: BLE001  # any error of foreign code; the worker meets it again
             return
     build()
-    gc.collect()
-    gc.freeze()  # no worker's garbage collection touches, and so copies, the pages it shares with the others
 
 
 def build() -> None:
@@ -47,7 +44,7 @@ def build() -> None:
 
 def main() -> None:
     prefer_linked()
-    with without_gc():
+    with loading():  # so no worker's garbage collection touches, and copies, the pages it shares with the others
         preload()
     from pyspark.daemon import manager
 

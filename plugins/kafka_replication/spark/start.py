@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import kafka_replication
-from kafka_replication.runtime.garbage import without_gc
+from kafka_replication.runtime.garbage import loading
 
 
 def prefer_linked() -> None:
@@ -29,7 +29,7 @@ def prefer_linked() -> None:
 def main() -> None:
     """The driver's entry point: ``SCRIPT SOCKET``."""
     prefer_linked()
-    with without_gc():
+    with loading():
         from kafka_replication.spark.driver import driver
 
     driver.main()

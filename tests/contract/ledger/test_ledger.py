@@ -39,12 +39,11 @@ def test_ledger(check: Callable[[World], None], ground: KafkaGround) -> None:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads up to the last stable offset of this moment."""
 
-    def bounds(self: TopicReader, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
+    def ends(self: TopicReader, partitions: Collection[int]) -> Mapping[int, int]:
         at = [TopicPartition(self.topic, partition) for partition in partitions]
-        ends = offsets.last_stable(self._admin, at)
-        return {place.partition: OffsetRange(0, ends[place]) for place in at}
+        return {place.partition: end for place, end in offsets.last_stable(self._admin, at).items()}
 
-    monkeypatch.setattr(TopicReader, "bounds", bounds)
+    monkeypatch.setattr(TopicReader, "ends", ends)
 
 
 def reading_uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:

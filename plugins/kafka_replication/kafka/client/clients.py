@@ -27,6 +27,7 @@ from kafka_replication.kafka.client.client_errors import (
 )
 from kafka_replication.kafka.diagnosis import connect_diagnosis
 from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
+from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
 from kafka_replication.model.rights import Login, Side
 from kafka_replication.runtime import stopping
@@ -121,11 +122,12 @@ def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
     return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
 
 
+ANSWER = 20.0  # seconds
 CONNECTING = 0.6  # of the time of an answer; the rest is left to find out why there is none
 FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
 
 
-def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
+def admin(config: ClientConfig, timeout: float = ANSWER) -> AdminClient:
     """An admin client that has its metadata. Without metadata the first list_offsets may stall for seconds.
 
     Raises NotAuthenticated, TlsFailed or NotResolved as soon as no bootstrap address can ever work with these settings,
@@ -136,7 +138,8 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     while True:
         left = until - time.monotonic()
         try:
-            client.list_topics(timeout=max(0.1, min(look, left)))
+            # Of one topic, which need not exist: a cluster's whole metadata may be thousands of topics.
+            client.list_topics(POSITIONS, timeout=max(0.1, min(look, left)))
             return client
         except KafkaException as e:
             client.poll(0)
@@ -188,12 +191,13 @@ _inherited: list[object] = []  # a forked process has none of their threads: it 
 _sharing = threading.Lock()  # for the dictionary: no client connects while it is held
 
 
-def shared_admin(config: ClientConfig) -> AdminClient:
+def shared_admin(config: ClientConfig, timeout: float = ANSWER) -> AdminClient:
     """The one admin client of this process for a cluster. A forked process creates its own: clients do not survive a
     fork.
 
-    Raises Unreachable if the cluster does not answer when the client is created. Threads that ask meanwhile wait for
-    the same attempt, and get its error; a thread that asks later tries again. No thread waits for another cluster.
+    Raises Unreachable if the cluster does not answer within ``timeout`` seconds when the client is created. Threads
+    that ask meanwhile wait for the same attempt, and get its error; a thread that asks later tries again. No thread
+    waits for another cluster.
     """
     name = repr(sorted(_for_admin(config).items()))
     while True:
@@ -201,16 +205,16 @@ def shared_admin(config: ClientConfig) -> AdminClient:
             is_first = name not in _shared
             made = _shared.setdefault(name, Future())
         if is_first:
-            return _made(name, made, config)
+            return _made(name, made, config, timeout)
         try:
             return made.result()
         except CancelledError:  # who connected was interrupted, which is no answer of the cluster
             continue
 
 
-def _made(name: str, made: Future[AdminClient], config: ClientConfig) -> AdminClient:
+def _made(name: str, made: Future[AdminClient], config: ClientConfig, timeout: float) -> AdminClient:
     try:
-        client = admin({"reconnect.backoff.max.ms": 1000, **config})
+        client = admin({"reconnect.backoff.max.ms": 1000, **config}, timeout)
     except BaseException as error:
         with _sharing:
             _shared.pop(name, None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.ledger import topics, writable
+from kafka_replication.kafka.ledger import reader, topics, writable
 from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
 from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger import writing
@@ -46,7 +47,7 @@ class KafkaLedger:
         self._admin, self._cluster = admin, ClusterName(str(config["bootstrap.servers"]), "target")
         self._positions = PositionsReader(config, admin, replication, deadline, read_before, patience)
         self._receipts = ReceiptsReader(config, admin, replication, deadline, read_before is None, patience)
-        self._exists = False
+        self._exists = bool(read_before and read_before.topic_id)
         self._follow = partial(KafkaLedger, config, replication=replication)
 
     def follower(self) -> Callable[[AdminClient], KafkaLedger]:
@@ -100,13 +101,11 @@ class KafkaLedger:
         return [(newest.key, newest.entry()) for newest in self._undecided()]
 
     def _undecided(self) -> Iterator[NewestEntry]:
-        for reader in (self._positions, self._receipts) if self.exists() else ():
-            yield from reader.undecided()
+        if self.exists() and (hidden := reader.hidden(self._admin)):
+            yield from chain(self._positions.undecided(hidden), self._receipts.undecided(hidden))
 
     def hidden(self) -> Mapping[TopicPartition, int]:
-        if not self.exists():
-            return {}
-        return {at: there.from_ for one in (self._positions, self._receipts) for at, there in one.hidden().items()}
+        return {at: there.from_ for at, there in reader.hidden(self._admin).items()} if self.exists() else {}
 
     def hidden_by(self, at: TopicPartition) -> str:
         return open_transactions.named(self._admin, at)

@@ -53,19 +53,26 @@ class TopicReader:
         seconds = self._deadline.within(topics.TIMEOUT)
         return topics.current_id(self._admin, self.topic, seconds) or ""
 
-    def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
-        """Log start and end of each partition, after waiting until no open transaction hides an entry below the end.
+    def starts(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """The log start of each partition."""
+        starts = offsets.log_starts(self._admin, self._places(partitions)) if partitions else {}
+        return {place.partition: start for place, start in starts.items()}
+
+    def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """The end of each partition, after waiting until no open transaction hides an entry below it.
 
         Without that wait the last stable offset could lie below an entry that is already committed. Raises Stalled.
         A reader that does not wait gets the last stable offset.
         """
-        places = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
-        starts = offsets.log_starts(self._admin, places)
+        places = self._places(partitions)
         if self._waits:
             ends = offsets.stable_ends(self._admin, places, self._deadline.within(self._patience))
         else:
             ends = offsets.last_stable(self._admin, places)
-        return {place.partition: readable(starts[place], ends[place]) for place in places}
+        return {place.partition: end for place, end in ends.items()}
+
+    def _places(self, partitions: Collection[int]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """The committed records in these ranges, partition by partition."""
@@ -91,18 +98,20 @@ class TopicReader:
         if self._waits:
             newest.log_foreign(self.topic)
 
-    def hidden(self) -> dict[TopicPartition, OffsetRange]:
-        """The partitions in which a transaction is open, and what that hides."""
-        all_ = [TopicPartition(self.topic, partition) for partition in ALL]
-        stable, ends = offsets.last_stable(self._admin, all_), offsets.high_watermarks(self._admin, all_)
-        return {at: OffsetRange(stable[at], ends[at]) for at in all_ if stable[at] < ends[at]}
-
-    def undecided(self) -> NewestEntries:
-        """The entries above the last stable offset: their transaction, or an earlier one, is still open."""
+    def undecided(self, hidden: Mapping[TopicPartition, OffsetRange]) -> NewestEntries:
+        """The entries in what is ``hidden`` of this topic: their transaction, or an earlier one, is still open."""
         newest = NewestEntries(self._replication)
-        for message in self.read_uncommitted({at.partition: range_ for at, range_ in self.hidden().items()}):
+        own = {at.partition: range_ for at, range_ in hidden.items() if at.topic == self.topic}
+        for message in self.read_uncommitted(own):
             _add(newest, message)
         return newest
+
+
+def hidden(admin: AdminClient) -> dict[TopicPartition, OffsetRange]:
+    """The partitions of both topics in which a transaction is open, and what that hides."""
+    all_ = [TopicPartition(topic, partition) for topic in (POSITIONS, RECEIPTS) for partition in ALL]
+    stable, ends = offsets.last_stable(admin, all_), offsets.high_watermarks(admin, all_)
+    return {at: OffsetRange(stable[at], ends[at]) for at in all_ if stable[at] < ends[at]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +163,14 @@ class PositionsReader(TopicReader):
         if topic_id != self._topic_id:
             self._forget(list(self._ends))
         self._topic_id = topic_id
-        bounds = self.bounds(partitions)
-        self._forget([partition for partition in partitions if self._ends.get(partition, 0) > bounds[partition].until])
-        for message in self.read({partition: self._unread(partition, there) for partition, there in bounds.items()}):
+        ends = self.ends(partitions)
+        self._forget([partition for partition in partitions if self._ends.get(partition, 0) > ends[partition]])
+        # A log that is only ever compacted keeps its start, so that is asked for once.
+        since = {**self.starts([partition for partition in ends if partition not in self._ends]), **self._ends}
+        for message in self.read({partition: readable(since[partition], end) for partition, end in ends.items()}):
             _add(self._newest, message)
-        self._ends |= {partition: there.until for partition, there in bounds.items()}
+        self._ends |= ends
         self._log_foreign(self._newest)
-
-    def _unread(self, partition: int, there: OffsetRange) -> OffsetRange:
-        return OffsetRange(max(there.from_, self._ends.get(partition, 0)), there.until)
 
     def _forget(self, partitions: Collection[int]) -> None:
         """Read these partitions from the start again: the topic was re-created, or its log lost what was read."""
@@ -178,7 +186,9 @@ class ReceiptsReader(TopicReader):
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         self._topic_id = self._current_id()
-        bounds = self.bounds({key.ledger_partition for key in wanted})
+        partitions = {key.ledger_partition for key in wanted}
+        starts, ends = self.starts(partitions), self.ends(partitions)
+        bounds = {partition: readable(starts[partition], end) for partition, end in ends.items()}
         since = offsets_to_read(wanted, {partition: there.until for partition, there in bounds.items()})
         newest = NewestEntries(self._replication)
         for message in self.read(_from_the_first(since, bounds)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from confluent_kafka.admin import AdminClient
 
@@ -12,7 +12,6 @@ from kafka_replication.kafka.metadata.broker_defaults import topic_defaults
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS
-from kafka_replication.planning.snapshot import Topic
 from kafka_replication.planning.topics.ledger_topics import POLICIES, created
 
 
@@ -36,11 +35,14 @@ def create_missing(admin: AdminClient, replication: Replication) -> None:
         _existing(admin)
 
 
-def _existing(admin: AdminClient) -> dict[str, Topic]:
+def _existing(admin: AdminClient) -> Collection[str]:
     """The ledger topics that exist, checked. With another cleanup policy entries would be deleted. With another number
     of partitions they would be searched for in the wrong partition.
     """
-    existing = topics.describe_all(admin, [POSITIONS, RECEIPTS])
+    existing = topics.states(admin, [POSITIONS, RECEIPTS])
+    settings, unreadable = topics.configs(admin, existing)
+    for error in unreadable.values():
+        raise error
     if POSITIONS in existing and RECEIPTS not in existing:
         raise Refused(
             f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was"
@@ -49,7 +51,7 @@ def _existing(admin: AdminClient) -> dict[str, Topic]:
             " that are not verified yet can then never be verified",
         )
     for name, topic in existing.items():
-        wrong = list(_wrong(topic))
+        wrong = list(_wrong(name, len(topic.partitions), settings[name]))
         if wrong:
             raise Refused(
                 f"the ledger topic {name} on the target has {'; '.join(wrong)}",
@@ -58,11 +60,11 @@ def _existing(admin: AdminClient) -> dict[str, Topic]:
     return existing
 
 
-def _wrong(topic: Topic) -> Iterator[str]:
-    policy, unclean = topic.config.get("cleanup.policy"), topic.config.get("unclean.leader.election.enable")
-    if policy not in POLICIES[topic.name]:
-        yield f"cleanup.policy={policy}, not {POLICIES[topic.name][0]}"
+def _wrong(name: str, partitions: int, config: Mapping[str, str]) -> Iterator[str]:
+    policy, unclean = config.get("cleanup.policy"), config.get("unclean.leader.election.enable")
+    if policy not in POLICIES[name]:
+        yield f"cleanup.policy={policy}, not {POLICIES[name][0]}"
     if unclean != "false":
         yield f"unclean.leader.election.enable={unclean}, not false"
-    if len(topic.partitions) != LEDGER_PARTITIONS:
-        yield f"{len(topic.partitions)} partitions, not {LEDGER_PARTITIONS}"
+    if partitions != LEDGER_PARTITIONS:
+        yield f"{partitions} partitions, not {LEDGER_PARTITIONS}"

@@ -107,21 +107,32 @@ def _sources(
     patience: offsets.Patience,
 ) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
     """The source's description of the selected topics, those that exist or may exist, and those that do not."""
-    described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
+    described = topics.describe(source, _wanted(replication, candidates(replication, source), only, known), patience)
     sources = _hidden(described, known)
     return described, sources, _missing(replication, sources, only, {partition.topic for partition in known})
 
 
+def candidates(replication: Replication, source: AdminClient) -> set[str]:
+    """The names of which the replication selects some: those in its file, and if that has patterns, all that the source
+    lists. A cluster may have thousands of topics, so its list is asked for only then. Raises Unreachable.
+    """
+    named = _named(replication)
+    return named if len(named) == len(set(replication.topics.include)) else named | set(topics.names(source))
+
+
+def _named(replication: Replication) -> set[str]:
+    return {entry for entry in replication.topics.include if not is_pattern(entry)}
+
+
 def _wanted(
-    replication: Replication, listed: Collection[str], only: Collection[str], known: Collection[TopicPartition]
+    replication: Replication, names: Collection[str], only: Collection[str], known: Collection[TopicPartition]
 ) -> set[str]:
     """The selected topics. A list of all topics leaves out those that the client may not describe. So topics that the
     file names, or that were replicated before, are requested by name: the answer distinguishes a missing topic from a
     missing right.
     """
-    named = {entry for entry in replication.topics.include if not is_pattern(entry)}
-    candidates = {*listed, *named, *(partition.topic for partition in known)}
-    return {name for name in candidates if replication.selects(name) and (not only or name in only)}
+    wanted = {*names, *(partition.topic for partition in known)}
+    return {name for name in wanted if replication.selects(name) and (not only or name in only)}
 
 
 def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> dict[str, Topic]:
@@ -160,7 +171,7 @@ def _missing(
     replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]
 ) -> dict[str, Topic]:
     """The topics that the file names, and that neither exist nor were ever replicated. Raises PreflightFailed."""
-    named = {entry for entry in replication.topics.include if not is_pattern(entry)}
+    named = _named(replication)
     missing = sorted((set(only) or named) - set(selected) - set(known))
     if missing and (only or not (selected or known)):
         raise PreflightFailed(

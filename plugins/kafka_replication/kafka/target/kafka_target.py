@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -89,14 +89,8 @@ class KafkaTarget:
         return KafkaLedger(self._config, self._admin(), self._settings.replication, self._deadline, patience=patience)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        follow, config, seconds = self.ledger.follower(), self._config, self._settings.request_seconds
-
-        @contextmanager
-        def opened() -> Iterator[Ledger]:
-            with clients.admin(config, seconds * clients.CONNECTING) as admin:
-                yield follow(admin)
-
-        return opened
+        follow, admin = self.ledger.follower(), self._admin()
+        return lambda: nullcontext(follow(admin))
 
     @cached_property
     def sink(self) -> KafkaSink:
