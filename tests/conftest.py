@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,8 +117,25 @@ GROUPS = {
     "opensearch": "opensearch",
     "hbase": "hbase",
 }
-# Clusters of one group alone, and their brokers: an idle broker takes a fiftieth of a processor.
-ENDING = {"own cluster": ("own", 1), "three brokers": ("target3", 3)}
+
+
+def end_opensearch(folder: Path) -> None:
+    OpenSearchServer("opensearch", folder).kill()
+
+
+def end_hbase(folder: Path) -> None:
+    server = HBaseServer("hbase", folder)
+    for which in ("thrift", "master"):
+        server.kill(which)
+
+
+# Servers of one group alone: an idle broker takes a fiftieth of a processor.
+ENDING: Mapping[str, Callable[[Path], None]] = {
+    "own cluster": partial(end_early, name="own", brokers=1),
+    "three brokers": partial(end_early, name="target3", brokers=3),
+    "opensearch": end_opensearch,
+    "hbase": end_hbase,
+}
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
@@ -163,10 +181,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """One process has all tests of a group, one after the other, so the last one of them ends the group's cluster."""
+    """One process has all tests of a group, one after the other, so the last one of them ends the group's servers."""
     group = _group(item)
     if WORKER and group in ENDING and (nextitem is None or _group(nextitem) != group):
-        end_early(session_folder.current(), *ENDING[group])
+        ENDING[group](session_folder.current())
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -37,7 +37,16 @@ def test_sink(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> No
     check(SinkCase(ground))
 
 
-@pytest.mark.parametrize("check", [*sink.PROMISED["latest"], *latest.ALL], ids=lambda check: check.__name__)
+# What the shapes have in common, and the journal, which all ledgers but Kafka's have in common: `test_hbase.py` has them, too.
+ALSO_SLOW = pytest.mark.slow
+JOURNAL = ("the newest committed entry counts", "reading on is reading from the start", "foreign entries harm nobody")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [*latest.ALL, *(pytest.param(check, marks=ALSO_SLOW) for check in sink.PROMISED["latest"])],
+    ids=lambda check: check.__name__,
+)
 def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], opensearch: OpenSearchServer) -> None:
     ground = OpenSearchGround.of(opensearch, LATEST)
     ground.forget_ledger()
@@ -49,13 +58,17 @@ def test_target(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> 
     check(SinkCase(ground))
 
 
-@pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(check, id=name, marks=() if name in JOURNAL else ALSO_SLOW) for name, check in LEDGER.items()],
+)
 def test_ledger(check: Callable[[World], None], ground: OpenSearchGround) -> None:
     world = World(ground)
     world.ledger().ensure(world.replication())
     check(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", transaction.ATOMIC, ids=lambda check: check.__name__)
 def test_transaction(check: Callable[[TransactionCase], None], ground: OpenSearchGround) -> None:
     world = World(ground, "contract")

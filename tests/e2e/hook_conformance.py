@@ -14,7 +14,7 @@ from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submitting.submit import SubmitLauncher
-from tests.contract.launcher.conformance import Subject, check_audits, check_launcher
+from tests.contract.launcher.conformance import Subject, check_launcher
 from tests.support.scenario import Cluster, Scenario
 
 
@@ -34,7 +34,6 @@ def main(source: str, target: str, folder: str) -> None:
         return SubmitLauncher(HookSubmission(replication))
 
     check_launcher(Subject(launcher, killing), scene)
-    check_audits(Subject(launcher, killing), Scenario(scene.source, scene.target, scene.folder))
 
 
 if __name__ == "__main__":

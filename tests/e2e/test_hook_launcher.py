@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.airflow_home import REPOSITORY, Airflow
 from tests.support.clusters import Brokers
 
 
+@pytest.mark.slow  # the DAGs run through it, and `test_launcher_conformance.py` has what launchers share
 def test_the_hook_launcher_conforms(
     airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers, tmp_path: Path
 ) -> None:

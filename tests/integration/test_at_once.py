@@ -199,7 +199,7 @@ def run_process(scene: Scenario, failpoint: str, **more: Any) -> Any:
     return spawn("run_process", *places, failpoint=failpoint)
 
 
-@pytest.mark.parametrize("failpoint", ["P1:2", "P4"])
+@pytest.mark.parametrize("failpoint", ["P1:2", pytest.param("P4", marks=pytest.mark.slow)])
 def test_a_killed_run_holds_up_nobody_on_its_host(scene: Scenario, failpoint: str) -> None:
     """Its lease would last an hour, and the next run would wait ten minutes for it."""
     scene.source.create(scene.topic)
@@ -265,7 +265,9 @@ def test_an_opening_that_was_about_to_begin_is_fenced_by_the_successor(scene: Sc
     scene.assert_copied()
 
 
-@pytest.mark.parametrize("turn", [1, 2, 3], ids=["opening", "copying", "verifying"])
+@pytest.mark.parametrize(
+    "turn", [pytest.param(1, marks=pytest.mark.slow), 2, 3], ids=["opening", "copying", "verifying"]
+)
 def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: int) -> None:
     """It stood still just before it committed, longer than its lease. Another run took over; then the first one woke."""
     scene.source.create(scene.topic)

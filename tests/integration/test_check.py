@@ -110,6 +110,7 @@ def test_spark_is_started_and_a_worker_imports_its_code_if_wanted(filled: Scenar
     assert (code, "ok: " in out) == (0, True), out + err
     code, out, err = command(filled, "check", "--spark", PYSPARK_PYTHON="/not/a/python")
     assert code == 1 and "error: Spark local" in out, out + err
+    assert "a Spark executor cannot start its Python" in out and "PYSPARK_PYTHON" in out and "memory" not in out, out
 
 
 def test_a_misspelt_connection_is_bad_input_and_no_cluster_is_asked(filled: Scenario) -> None:

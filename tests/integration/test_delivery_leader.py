@@ -142,7 +142,8 @@ def leader_dies_alone(
     return freeze, lead_alone_no_more
 
 
-@pytest.mark.parametrize("accept", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("accept", [0.0, 0.5])
 def test_leader_ack_loses_what_the_leader_alone_had(
     scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None, accept: float
 ) -> None:

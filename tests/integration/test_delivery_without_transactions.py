@@ -25,6 +25,7 @@ def scene(source_cluster: Brokers, stack_folder: Path, tmp_path: Path) -> Iterat
         made.store.close()
 
 
+@pytest.mark.slow
 def test_a_target_without_transactions_is_copied_to_and_what_a_dead_copier_left_is_counted(scene: Scenario) -> None:
     scene.settings |= {"delivery": "at_least_once", "copy": {"chunk_records": 100}}
     scene.source.create(scene.topic)

@@ -96,7 +96,7 @@ def test_a_record_is_a_row_whose_columns_others_can_read(shop: Shop) -> None:
     shop.scene.idle_run()
 
 
-@pytest.mark.parametrize("which", ["thrift", "master"])
+@pytest.mark.parametrize("which", ["thrift", pytest.param("master", marks=pytest.mark.slow)])
 def test_a_server_that_is_killed_in_the_middle_and_comes_back(shop: Shop, which: str) -> None:
     """While rows are on their way: answers are lost whose rows may have been written."""
     shop.ready()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import subprocess
 
+import pytest
+
 from kafka_replication.kafka.write.partitioner import partitioner
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.partitioning import Partitioning
@@ -32,6 +34,7 @@ def produce_with_java(bootstrap: str, topic: str, keys_: list[str]) -> None:
     subprocess.run(command, input=lines.encode(), check=True, capture_output=True, timeout=300)
 
 
+@pytest.mark.slow  # `test_partitioner.py` has values of Java
 def test_the_same_keys_lie_in_the_same_partitions(scene: Scenario) -> None:
     scene.source.create(scene.topic, 3)
     java_topic, wanted = f"{scene.name}.java", keys()

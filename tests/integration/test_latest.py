@@ -92,9 +92,9 @@ def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> No
     customers.scene.idle_run()
 
 
-@pytest.mark.parametrize("failpoint", ["P0", "P1:2", "P3:2"])
+@pytest.mark.parametrize("failpoint", ["P1:2"])
 def test_a_copier_that_dies_is_healed_by_the_next_run(customers: Customers, failpoint: str) -> None:
-    """At P1 it has written what it did not commit, at P3 committed what nobody has verified."""
+    """It has written what it did not commit. `test_whatever_happens...` dies elsewhere, too."""
     customers.create()
     customers.put("aabbccddabcdaaa")
     assert end_of(copy_process(customers.scene, customers.scene.copy_job(), failpoint)) == -signal.SIGKILL
@@ -230,7 +230,7 @@ def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Cust
     customers.run()
     with ExitStack() as asleep:
         sleepers = list[tuple[SinkSession, int]]()
-        for step in range(12):
+        for step in range(8):
             action = chance.choice(["produce", "run", "die", "sleep", "wake", "reset", "run"])
             if action == "produce" or step == 0:
                 customers.put("".join(chance.choices(KEYS, k=chance.randint(1, 12))))
@@ -313,7 +313,7 @@ def test_what_others_write_and_delete_with_the_time_of_now_changes_no_row(stored
 
 
 def test_an_older_record_stays_behind_a_newer_one_that_lies_in_a_file(stored: Stored) -> None:
-    """A copier wakes that was replaced, after HBase has written its memory to files and begun anew."""
+    """A copier wakes that was replaced, after HBase has written its memory to files."""
     stored.create()
     stored.put("ab")
     stored.run()
@@ -323,8 +323,8 @@ def test_an_older_record_stays_behind_a_newer_one_that_lies_in_a_file(stored: St
         session.position()
         stored.put("abc")
         stored.run()
-        stored.ground.server.stop()
-        stored.ground.server.start()
+        for enabled in (False, True):  # a table that is disabled is written to files
+            stored.ground.enable(scene.topic, enabled)
         writer = session.begin()
         writer.write(old)
         writer.finish("")

@@ -57,6 +57,7 @@ def test_it_is_copied_again_before_what_is_new(
     assert audit(scene.bare_run()).outcome == "clean"
 
 
+@pytest.mark.slow
 def test_what_the_source_lost_too_is_left_to_a_person_and_stops_no_other(
     own_scene: Scenario, own_cluster: KafkaCluster
 ) -> None:
@@ -73,6 +74,7 @@ def test_what_the_source_lost_too_is_left_to_a_person_and_stops_no_other(
     scene.assert_copied(1)
 
 
+@pytest.mark.slow
 def test_a_chunk_without_records_behind_it_lets_nothing_newer_come_first(
     own_scene: Scenario, own_cluster: KafkaCluster
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_chunk_that_another_partition_still_shows_is_not_doubled(
     assert [read(scene.target.bootstrap, scene.topic, number) for number in (0, 1)] == stands
 
 
+@pytest.mark.slow
 def test_a_plan_from_before_it_is_told(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
     """A task that is repeated would copy newer offsets before those that are lost."""
     scene = own_scene

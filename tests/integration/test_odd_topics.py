@@ -29,9 +29,9 @@ from tests.support.raw_produce import RawRecord
 from tests.support.scenario import Cluster, Rec, Scenario
 from tests.support.waiting import wait_until
 
-TOPICS = int(os.environ.get("ODD_TOPICS", "3"))
+TOPICS = int(os.environ.get("ODD_TOPICS", "2"))
 TOGETHER = 8  # topics that one consumer of Java reads
-ENGINES = ("batch", "auto", "record")
+ENGINES = ("auto", "record")  # the first one copies in batches what it can
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +236,7 @@ def test_other_clients_find_source_and_target_equal(
     produced(clusters[0], topics, dice)
     source = read(clusters[0], topics)
     check_source(topics, source)
-    spans = [*(2 * dice.randrange(1, 60) + 1 for _ in range(2)), None]
+    spans = [2 * dice.randrange(1, 60) + 1, None]
     for engine in ENGINES:
         folder = tmp_path / engine
         folder.mkdir()

@@ -244,6 +244,7 @@ def test_an_index_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
     assert shop.scene.watermark() in (None, 0)
 
 
+@pytest.mark.slow  # the proxy takes answers and connections away
 def test_a_server_that_dies_in_the_middle_and_comes_back(shop: Shop) -> None:
     shop.ready()
     second, killed = Nth(2), threading.Event()
@@ -330,7 +331,7 @@ def test_an_index_that_does_not_answer_holds_no_other_topic_back(shop: Shop) -> 
     shop.assert_copied(60)
 
 
-@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("filtered", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_copier_that_stood_still_changes_nothing_or_an_audit_names_it(
     shop: Shop, tmp_path_factory: pytest.TempPathFactory, filtered: bool
 ) -> None:

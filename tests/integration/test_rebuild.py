@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,17 +200,3 @@ def test_options_that_would_be_ignored_are_refused(scene: Scenario, flags: tuple
     code, out, err = command(scene, "ledger", *flags)
     assert (code, out) == (2, ""), err
     assert any(flag in err for flag in flags)
-
-
-def test_a_store_that_knows_less_than_the_ledger_is_said_once_each_time_it_happens(
-    scene: Scenario, caplog: pytest.LogCaptureFixture
-) -> None:
-    scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(10))
-    assert scene.run().outcome == "done"
-    run, said = scene.bare_run(), "verified further in the ledger than this store knows"
-    knows = replace(run, store=scene.store)
-    knows_nothing = replace(run, store=open_store(f"sqlite:///{scene.folder}/another.db"))
-    for asked, times in ((knows_nothing, 1), (knows_nothing, 1), (knows, 1), (knows_nothing, 2)):
-        asked.watermarks(run.view())
-        assert sum(said in line for line in caplog.messages) == times

@@ -81,7 +81,7 @@ def test_a_record_that_no_queue_of_the_client_takes(scene: Scenario) -> None:
     assert len(read(scene.target.bootstrap, scene.topic, 0)) == 3
 
 
-@pytest.mark.parametrize("chunk", [1, 500])
+@pytest.mark.parametrize("chunk", [500, pytest.param(1, marks=pytest.mark.slow)])
 def test_oversized_record_first_and_last(scene: Scenario, chunk: int) -> None:
     """At the very start nothing can be copied before it; a record of just the limit's size is no reason to refuse."""
     scene.source.create(scene.topic, 2, {"max.message.bytes": "2000000"})

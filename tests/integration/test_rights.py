@@ -102,7 +102,6 @@ def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) 
     assert said(side, acl, str(found[0]), pair), str(found[0])
     assert granted_by(acl) in found[0].remedy
     assert f"--allow-principal User:{pair.users[side]}" in found[0].remedy
-    assert pair.check() == [], "with all documented rights"
 
 
 def test_check_finds_a_transaction_that_the_target_does_not_allow(pair: Pair) -> None:
@@ -199,8 +198,8 @@ class Withdrawing(logging.Handler):
     [
         ("source", Acl("READ", "TOPIC", TOPIC)),
         ("target", Acl("WRITE", "TOPIC", COPY)),
-        ("target", Acl("WRITE", "TOPIC", POSITIONS)),
-        ("target", TRANSACTIONS),
+        pytest.param("target", Acl("WRITE", "TOPIC", POSITIONS), marks=pytest.mark.slow),
+        pytest.param("target", TRANSACTIONS, marks=pytest.mark.slow),
     ],
     ids=lambda value: str(value),
 )

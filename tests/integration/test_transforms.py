@@ -156,7 +156,7 @@ def test_a_change_is_noted_once_and_receipts_say_which_applied(scene: Scenario) 
     assert "copied with filter (sha256:" in found.text() and "with their receipts only" in found.text()
 
 
-@pytest.mark.parametrize("failpoint", ["P1:2", "P2:2", "P3:2"])
+@pytest.mark.parametrize("failpoint", ["P2:2"])
 def test_kill_in_mid_copy(scene: Scenario, failpoint: str) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, keyed(60))
@@ -219,6 +219,7 @@ def test_what_cannot_be_imported_is_foreseen_and_changes_nothing(scene: Scenario
     assert scene.target.partitions(scene.topic) == 0
 
 
+@pytest.mark.slow
 def test_a_run_in_spark_workers_shows_nothing_of_the_record_that_fails(scene: Scenario) -> None:
     """The command line, with Spark: the workers import the function, and no log has the record."""
     scene.source.create(scene.topic)

@@ -51,7 +51,7 @@ def test_one_that_has_grown_past_the_position_is_named(
     assert audit(scene.bare_run()).outcome == "differs"
 
 
-@pytest.mark.parametrize("engine", ["record", "batch"])
+@pytest.mark.parametrize("engine", ["record", pytest.param("batch", marks=pytest.mark.slow)])
 def test_older_offsets_are_not_copied_from_it_either(
     own_source_scene: Scenario, own_cluster: KafkaCluster, engine: str
 ) -> None:

@@ -144,7 +144,7 @@ def test_transactions_of_the_source(scene: Scenario) -> None:
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        ({"message.timestamp.type": "LogAppendTime"}, {}),
+        pytest.param({"message.timestamp.type": "LogAppendTime"}, {}, marks=pytest.mark.slow),
         ({}, {"max.message.bytes": "5000"}),
         ({"max.message.bytes": "3000000"}, {"max.message.bytes": "3000000", "segment.bytes": str(1 << 20)}),
     ],
@@ -181,7 +181,9 @@ def test_check_and_plan_say_which_engine_copies_and_why(scene: Scenario) -> None
 
 
 @pytest.mark.parametrize(
-    "target", [{"compression.type": "gzip"}, {"cleanup.policy": "compact"}], ids=["compression", "compaction"]
+    "target",
+    [{"compression.type": "gzip"}, pytest.param({"cleanup.policy": "compact"}, marks=pytest.mark.slow)],
+    ids=["compression", "compaction"],
 )
 def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target: dict[str, str]) -> None:
     scene.source.create(scene.topic)
@@ -195,8 +197,8 @@ def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target
 @pytest.mark.parametrize(
     ("count", "each", "expected"),
     [
-        (4_999, 5_000, ["record/1"]),
-        (5_000, 20, ["batch/1"]),
+        pytest.param(4_999, 5_000, ["record/1"], marks=pytest.mark.slow),
+        pytest.param(5_000, 20, ["batch/1"], marks=pytest.mark.slow),
         (5_000, 2, ["batch/1", "record/1"]),
     ],
     ids=["short", "small batches", "few records in a batch"],

@@ -16,5 +16,5 @@ __all__ = ["clusters", "scene"]
 @pytest.fixture(scope="package")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnection]:
     """A Spark cluster on this machine; the tests that use it run in one process."""
-    with standalone_master(tmp_path_factory.mktemp("spark-cluster")) as master:
+    with standalone_master(tmp_path_factory.mktemp("spark-cluster"), workers=1) as master:
         yield master.connection

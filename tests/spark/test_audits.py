@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -13,6 +15,7 @@ from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit.audit import AuditRequest, audit
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.host.local import DAEMON
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.sample import Sample
 from tests.spark.test_launcher_conformance import launcher
@@ -34,11 +37,6 @@ def copied(scene: Scenario) -> Scenario:
     return scene
 
 
-def on_spark(scene: Scenario) -> AuditReport:
-    with launcher() as spark:
-        return audit(scene.bare_run("audit"), spark=spark, least=Size())
-
-
 def by_number(report: AuditReport) -> dict[int, PartitionAudit]:
     return {found.key.source.partition: found for found in report.partitions}
 
@@ -58,29 +56,6 @@ def change_one(scene: Scenario, partition: int, number: int) -> None:
         scene.target.produce(scene.topic, written, here)
 
 
-def test_a_changed_record_is_found_on_spark_and_by_a_sample_that_draws_its_chunk(copied: Scenario) -> None:
-    change_one(copied, partition=1, number=120)
-    seeds = dict[str, int]()
-    for seed in range(40):  # in this process, to learn which sample draws what
-        report = audit(copied.bare_run("audit"), AuditRequest(sample=Sample(1, seed)))
-        seeds.setdefault(by_number(report)[1].outcome, seed)
-    assert seeds.keys() == {"clean", "differs"}
-    with launcher() as spark:
-        whole = by_number(audit(copied.bare_run("audit"), AuditRequest(), spark, least=Size()))
-        samples = {
-            outcome: audit(copied.bare_run("audit"), AuditRequest(sample=Sample(1, seed)), spark, least=Size())
-            for outcome, seed in seeds.items()
-        }
-    changed = [str(stretch) for stretch in whole[1].stretches if not str(stretch).startswith("extra")]
-    assert changed == ["altered source [120, 121), target [122, 123): 1 record"]
-    assert [whole[number].by_content for number in range(PARTITIONS)] == [RECORDS] * PARTITIONS
-    for outcome, sample in samples.items():
-        found = by_number(sample)
-        assert (found[1].outcome, found[1].by_content, found[1].offsets) == (outcome, CHUNK, RECORDS)
-        assert (found[0].outcome, found[2].outcome) == ("clean", "clean")
-    assert "150 of 900 copied offsets were looked at (16.7%)" in samples["clean"].text()
-
-
 def workers() -> Iterator[psutil.Process]:
     """The Python workers of a Spark that this process has started."""
     for process in psutil.Process().children(recursive=True):
@@ -89,26 +64,55 @@ def workers() -> Iterator[psutil.Process]:
                 yield from process.children()
 
 
-def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(
+def seeds_of(copied: Scenario) -> dict[str, int]:
+    """In this process, to learn which sample draws what: a seed for each outcome of the changed partition."""
+    seeds = dict[str, int]()
+    for seed in range(200):
+        report = audit(copied.bare_run("audit"), AuditRequest(sample=Sample(1, seed)))
+        seeds.setdefault(by_number(report)[1].outcome, seed)
+        if len(seeds) == 2:
+            break
+    return seeds
+
+
+def kill_in_the_middle(gate: Path, auditing: Future[AuditReport]) -> None:
+    """Every worker, once one of them halts at the gate. Those that take their place find none."""
+    try:
+        wait_until(lambda: auditing.done() or failpoints.at_gate(gate).exists())
+        assert not auditing.done(), auditing.result().text()
+        killed = list({worker.pid: worker for worker in workers()}.values())
+        assert killed
+        for worker in killed:
+            worker.kill()
+    finally:
+        gate.unlink()
+
+
+def test_a_changed_record_is_found_whatever_dies_and_by_a_sample_that_draws_its_chunk(
     copied: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    change_one(copied, partition=1, number=120)
+    seeds = seeds_of(copied)
+    assert seeds.keys() == {"clean", "differs"}
     gate = copied.folder / "gate"
     gate.touch()
     monkeypatch.setenv(failpoints.VARIABLE, f"AC@{copied.topic}-0:3={gate}")
-    copied.target.delete_before(copied.topic, 0, 20)
-    with ThreadPoolExecutor(1) as pool:
-        auditing = pool.submit(on_spark, copied)
-        try:
-            wait_until(lambda: auditing.done() or failpoints.at_gate(gate).exists())
-            assert not auditing.done(), auditing.result().text()
-            killed = list({worker.pid: worker for worker in workers()}.values())
-            assert killed
-            for worker in killed:
-                worker.kill()
-        finally:
-            gate.unlink()
-        report = auditing.result()
-    found = by_number(report)
-    assert [found[number].outcome for number in range(PARTITIONS)] == ["differs", "clean", "clean"], report.text()
-    assert [(one.by_content, one.source_records, one.chunks) for one in report.partitions] == [(300, 300, 6)] * 3
-    assert [str(stretch) for stretch in found[0].stretches] == ["missing source [0, 20): 20 records"]
+
+    def audited(spark: Launcher, **request: Any) -> AuditReport:
+        return audit(copied.bare_run("audit"), AuditRequest(**request), spark, least=Size())
+
+    with launcher() as spark:
+        with ThreadPoolExecutor(1) as pool:
+            auditing = pool.submit(audited, spark)
+            kill_in_the_middle(gate, auditing)
+            whole = by_number(auditing.result())
+        samples = {outcome: audited(spark, sample=Sample(1, seed)) for outcome, seed in seeds.items()}
+    changed = [str(stretch) for stretch in whole[1].stretches if not str(stretch).startswith("extra")]
+    assert changed == ["altered source [120, 121), target [122, 123): 1 record"]
+    assert [whole[number].source_records for number in range(PARTITIONS)] == [RECORDS] * PARTITIONS
+    assert [whole[number].by_content for number in range(PARTITIONS)] == [RECORDS] * PARTITIONS
+    for outcome, sample in samples.items():
+        found = by_number(sample)
+        assert (found[1].outcome, found[1].by_content, found[1].offsets) == (outcome, CHUNK, RECORDS)
+        assert (found[0].outcome, found[2].outcome) == ("clean", "clean")
+    assert "150 of 900 copied offsets were looked at (16.7%)" in samples["clean"].text()

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.spark.jobs import JobEnd
 from kafka_replication.spark.submitting.submit import TerminalSubmission, terminal_launcher
 from kafka_replication.spark.training import job
@@ -104,17 +104,10 @@ def test_a_secret_that_the_master_does_not_accept_is_named(master: Master, chang
     assert "spark.authenticate.secret" in error.value.remedy
 
 
-@pytest.mark.parametrize(
-    "python",
-    ["/not/there/python", pytest.param("/bin/false", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow  # `check --spark` tells the same of the first one
+@pytest.mark.parametrize("python", ["/not/there/python", "/bin/false"])
 def test_a_python_that_executors_cannot_start_is_named(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", python)
     end = submit(SparkConnection("local[2,4]", {}))
     assert "a Spark executor cannot start its Python" in str(end.error) and not end.retriable
     assert "PYSPARK_PYTHON" in end.remedy and "memory" not in end.remedy
-
-
-def test_what_spark_submit_itself_says_is_told() -> None:
-    with pytest.raises(ReplicationError, match="nonsense"):
-        submit(SparkConnection("local[1,4]", {"spark.driver.memory": "nonsense"}))

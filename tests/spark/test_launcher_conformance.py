@@ -41,6 +41,7 @@ def test_the_submit_launcher_conforms(scene: Scenario) -> None:
     check_launcher(Subject(launcher, killing), scene)
 
 
+@pytest.mark.slow
 def test_the_submit_launcher_conforms_in_audits(scene: Scenario) -> None:
     check_audits(Subject(launcher, killing), scene)
 

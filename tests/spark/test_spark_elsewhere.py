@@ -7,12 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit.audit import audit
-from kafka_replication.runs.audit.choosing import ALL
-from kafka_replication.spark.submitting.submit import terminal_launcher
-from kafka_replication.verification.auditing import Size
 from tests.support.checker import read
 from tests.support.hbase import HBaseGround
 from tests.support.opensearch import OpenSearchGround
@@ -69,7 +63,7 @@ def places(ground: Target, topic: str) -> int:
 
 
 @pytest.mark.parametrize("ground", KINDS, indirect=True)
-def test_spark_copies_verifies_backfills_and_audits(scene: Scenario, ground: Target) -> None:
+def test_spark_copies_and_verifies(scene: Scenario, ground: Target) -> None:
     run = SparkRun(scene)
     report = run.end()
     run.assert_nothing_left()
@@ -80,16 +74,6 @@ def test_spark_copies_verifies_backfills_and_audits(scene: Scenario, ground: Tar
     assert report["promise"] == "idempotent"
     assert_complete(scene, ground)
     scene.idle_run()
-
-    again = f"{scene.topic}-again"
-    request = parse(scene.replication(), topics=[scene.topic], from_=10, until=60, target_topic=again)
-    connections, store = scene.connections, scene.store
-    launcher = terminal_launcher(connections.spark(""), {})
-    backfilled = backfilling.run(scene.replication(), connections, store, lambda: launcher, request)
-    assert backfilled.outcome == "done", backfilled.table()
-    assert [offset for offset, _ in ground.visible(again, 1)] == list(range(10, 60))
-    audited = audit(scene.bare_run(), ALL, terminal_launcher(connections.spark(""), {}), least=Size())
-    assert all(partition.outcome == "clean" for partition in audited.partitions), audited.text()
 
 
 @pytest.mark.slow

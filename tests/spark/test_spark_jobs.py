@@ -17,7 +17,7 @@ from kafka_replication.runtime.events import Event
 from tests.spark.installation import ROOT, build, files, install
 from tests.spark.pythons import python_without
 from tests.support.scenario import Scenario, numbered
-from tests.support.spark_run import KILLS, SparkRun, end_after
+from tests.support.spark_run import KILLS, SparkRun, end_after, kill_only_the_run
 from tests.support.waiting import wait_until
 
 PARTITIONS, RECORDS = 4, 1_000
@@ -44,12 +44,21 @@ def assert_complete(scene: Scenario) -> None:
     assert [scene.watermark(partition) for partition in range(PARTITIONS)] == [RECORDS] * PARTITIONS
 
 
-def test_an_installed_wheel_copies_and_verifies(ready: Scenario) -> None:
-    """One run of 4 partitions, where nothing but the wheel is installed; the next one starts no Spark."""
+def test_an_installed_wheel_copies_and_verifies(ready: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of 4 partitions, where nothing but the wheel is installed; the next one starts no Spark. Spark's log is gone
+    when all went well.
+    """
     wheel = build(ready.folder / "wheel")
     assert files() - set(zipfile.ZipFile(wheel).namelist()) == set()
-    run = SparkRun(ready, installed=install(wheel, ready.folder / "environment"))
+    installed = install(wheel, ready.folder / "environment")
+    temporary = ready.folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    run = SparkRun(ready, installed=installed)
     report = run.end()
+    said = (ready.folder / "stderr").read_text()
+    assert "[progress]" in said and "[chunk-committed]" not in said and "SparkContext" not in said
+    assert list(temporary.glob("kafka-replication-*.log")) == []
     assert report["outcome"] == "done", report
     assert sorted((each["partition"], each["copied"], each["digest_ok"]) for each in report["ranges"]) == [
         (partition, RECORDS, True) for partition in range(PARTITIONS)
@@ -59,7 +68,7 @@ def test_an_installed_wheel_copies_and_verifies(ready: Scenario) -> None:
     ready.idle_run()
 
 
-@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("kill", [kill for kill in KILLS if kill is not kill_only_the_run])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SMALL}
     run = SparkRun(ready, halted=True)
@@ -78,7 +87,7 @@ def assert_lean(driver: psutil.Process) -> None:
     assert not [path for path in loaded if "/numpy/" in path or "/pandas/" in path]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, number: signal.Signals) -> None:
     """Whether the run is asked to end or is gone at once: Spark ends, and its workers abort what they have open."""
     ready.settings |= {"copy": SMALL | {"transaction_timeout": 600}}

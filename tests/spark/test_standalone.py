@@ -1,4 +1,4 @@
-"""The same run in local mode and on a cluster: the same data, and the same report."""
+"""The same run in this process and on a cluster: the same data, and the same report."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submitting.submit import PY_FILES, terminal_launcher
 from tests.support.clusters import Brokers
+from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
 
 PARTITIONS = 3
@@ -53,12 +54,11 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         scene.store.close()
 
 
-def test_local_mode_and_a_cluster_do_the_same(
+def test_this_process_and_a_cluster_do_the_same(
     source_cluster: Brokers, target_cluster: Brokers, spark_cluster: SparkConnection, tmp_path: Path, shipped: Path
 ) -> None:
     settings, transform = {PY_FILES: str(shipped)}, f"{shipped.stem}:same"
-    local = terminal_launcher(SparkConnection("local[2,4]", {}), settings)
-    here = replicated(source_cluster, target_cluster, tmp_path / "local", local, transform)
+    here = replicated(source_cluster, target_cluster, tmp_path / "here", InProcess(), transform)
     cluster = terminal_launcher(spark_cluster, settings)
     there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster, transform)
     assert same(there) == same(here)
