@@ -35,7 +35,7 @@ from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
-from kafka_replication.model.targets import KAFKA, LATEST, TARGETS
+from kafka_replication.model.targets import KAFKA, LATEST, TARGETS, name_problem
 
 __all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[
@@ -322,9 +322,7 @@ class Replication(Section):
     def target_problem(self, source_topic: str) -> str | None:
         """The reason why the target topic of this name must not be written to; None if it may be."""
         target = self.target_name(source_topic)
-        problem = names.target_problem(target)
-        if demanded := names.KIND_PROBLEMS.get(self.target.type):
-            problem = problem or demanded(target)
+        problem = names.target_problem(target) or name_problem(self.target.type, target)
         if target == self.quarantine_topic:
             problem = "is the quarantine topic (failures.topic)"
         return f"source topic '{source_topic}' would be written to '{target}', which {problem}" if problem else None

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
 from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
-from kafka_replication.model.targets import HBASE, KAFKA, LATEST, OPENSEARCH, SHAPES, TARGETS
+from kafka_replication.model.targets import KAFKA, LATEST, SHAPES, TARGETS
 
 Axis = Literal[
     "delivery",
@@ -69,7 +69,7 @@ def _all_but(axis: Axis, *values: str) -> Choice:
 WITHOUT_TRANSACTIONS: Final = _all_but("delivery", EXACTLY_ONCE)
 _BATCHES: Final[Choice] = ("copy.engine", frozenset({"auto", "batch"}))
 _TRANSACTIONS: Final = "write 'delivery: exactly_once'"
-_DOCUMENTS: Final[Choice] = ("target.type", frozenset({OPENSEARCH, HBASE, OWN}))  # or rows: each at a place of its own
+_DOCUMENTS: Final[Choice] = _all_but("target.type", KAFKA)  # or rows: each at a place of its own
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 KAFKA: Final = "kafka"
 OPENSEARCH: Final = "opensearch"
 HBASE: Final = "hbase"
-# By the word in a file: the class that is its `kafka_replication.targets.port.TargetKind`. A kind of somebody else's
-# package is named as it stands here, ``package.module:Class``.
-TARGETS: Final[Mapping[str, str]] = {
-    KAFKA: "kafka_replication.kafka.target:KafkaTarget",
-    OPENSEARCH: "kafka_replication.opensearch.target:OpenSearchTarget",
-    HBASE: "kafka_replication.hbase.target:HBaseTarget",
+
+
+def _index_problem(name: str) -> str | None:
+    """The reason why OpenSearch would refuse an index with the name of a topic; None if it takes it."""
+    if name != name.lower():
+        return "has capital letters, which no index has"
+    if name.startswith(("-", "_")):
+        return f"begins with '{name[0]}', as no index does"
+    return None
+
+
+def _table_problem(name: str) -> str | None:
+    """The reason why HBase would refuse a table with the name of a topic; None if it takes it."""
+    if name.startswith((".", "-")):
+        return f"begins with '{name[0]}', as no table does"
+    return "is a name that HBase keeps for itself" if name == "zookeeper" else None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A kind of target of this package: the class that is its `kafka_replication.targets.port.TargetKind`, and what it
+    demands of the name of a topic there, beside what Kafka does.
+    """
+
+    implementation: str
+    name_problem: Callable[[str], str | None] = lambda name: None
+
+
+# By the word in a file. A kind of somebody else's package is named by its class, ``package.module:Class``.
+TARGETS: Final[Mapping[str, BuiltIn]] = {
+    KAFKA: BuiltIn("kafka_replication.kafka.target:KafkaTarget"),
+    OPENSEARCH: BuiltIn("kafka_replication.opensearch.target:OpenSearchTarget", _index_problem),
+    HBASE: BuiltIn("kafka_replication.hbase.target:HBaseTarget", _table_problem),
 }
 
 # What a target keeps. records: every record, each at a place of its own. latest: for each key its newest record.
@@ -37,6 +65,18 @@ def promised(promise: Promise, shape: Shape) -> Promise:
     return LATEST if shape == LATEST else promise
 
 
+def implementation(kind: str) -> str:
+    """The class of this kind, as ``package.module:Class``."""
+    return TARGETS[kind].implementation if kind in TARGETS else kind
+
+
 def module_of(kind: str) -> str:
     """The module that has the class of this kind."""
-    return TARGETS.get(kind, kind).partition(":")[0]
+    return implementation(kind).partition(":")[0]
+
+
+def name_problem(kind: str, topic: str) -> str | None:
+    """The reason why a target of this kind does not take a topic of this name, which Kafka would take; None if it
+    does, or if the kind is not of this package.
+    """
+    return TARGETS[kind].name_problem(topic) if kind in TARGETS else None

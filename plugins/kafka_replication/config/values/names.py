@@ -8,12 +8,11 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
-from typing import Final
 
 from kafka_replication.model import partitioning
-from kafka_replication.model.targets import HBASE, OPENSEARCH, TARGETS
+from kafka_replication.model.targets import TARGETS
 
 LEDGER_PREFIX = "kafka-replication."
 QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
@@ -88,26 +87,6 @@ def target_problem(name: str) -> str | None:
     if name in KAFKA_INTERNAL:
         return "is an internal topic of Kafka"
     return topic_problem(name)
-
-
-def index_problem(name: str) -> str | None:
-    """The reason why OpenSearch would refuse an index with the name of a topic; None if it takes it."""
-    if name != name.lower():
-        return "has capital letters, which no index has"
-    if name.startswith(("-", "_")):
-        return f"begins with '{name[0]}', as no index does"
-    return None
-
-
-def table_problem(name: str) -> str | None:
-    """The reason why HBase would refuse a table with the name of a topic; None if it takes it."""
-    if name.startswith((".", "-")):
-        return f"begins with '{name[0]}', as no table does"
-    return "is a name that HBase keeps for itself" if name == "zookeeper" else None
-
-
-# By the kind of target: what it demands of the name of a topic there, beside what Kafka does.
-KIND_PROBLEMS: Final[Mapping[str, Callable[[str], str | None]]] = {OPENSEARCH: index_problem, HBASE: table_problem}
 
 
 def is_internal(topic: str) -> bool:
