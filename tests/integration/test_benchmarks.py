@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.copying import LOOP, MIRRORMAKER, OURS
 from benchmarks.usage import Usage, until_ended
-from benchmarks.workload import SHAPES
+from benchmarks.workload import ENGINES, SHAPES
 
 ROOT = Path(__file__).parents[2]
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
@@ -21,8 +21,13 @@ def run(module: str, **settings: str) -> list[str]:
     """The lines that a benchmark prints."""
     line = [sys.executable, "-m", module]
     done = subprocess.run(line, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr[-3000:]
+    assert not done.returncode, done.stderr[-3000:]
     return done.stdout.splitlines()
+
+
+def cells_of(lines: list[str]) -> list[list[str]]:
+    """Of the rows of a table, without its heading."""
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "---" not in line][1:]
 
 
 @pytest.mark.slow
@@ -33,16 +38,45 @@ def test_the_ledger_s_history() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["runs", "copy"])
-def test_a_table_of_make_bench(table: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "scale", "several"),
+    [("runs", 0.001, 3), ("copy", 0.001, 3), ("brokers", 0.0005, 2), ("distance", 0.0005, 2), ("tls", 0.0005, 2)],
+)
+def test_a_table_of_make_bench(table: str, scale: float, several: int) -> None:
     """Few records: each shape has a row for each engine and each peer, under the command that made it."""
     lines = run("benchmarks", BENCH_ONLY=table, SCALE="0.001", REPEATS="1", MB="1000")
     assert f"`SCALE=0.001 REPEATS=1 BENCH_ONLY={table} make bench`" in "\n".join(lines)
-    rows = [line.split(" | ") for line in lines if line.startswith("| ")][1:]
-    shapes = [str(shape.scaled(0.001)) for shape in SHAPES]
-    assert [row[:2] for row in rows] == [
-        [f"| {shape}", copier] for shape in shapes for copier in (*OURS, MIRRORMAKER, LOOP)
+    shapes = [str(shape.scaled(scale)) for shape in SHAPES[:several]]
+    assert [cells[:2] for cells in cells_of(lines)] == [
+        [shape, copier] for shape in shapes for copier in (*OURS, MIRRORMAKER, LOOP)
     ]
+
+
+@pytest.mark.slow
+def test_the_table_of_small_runs() -> None:
+    lines = run("benchmarks", BENCH_ONLY="small", SCALE="0.001", REPEATS="1", MB="1000")
+    assert [cells[0] for cells in cells_of(lines)] == [
+        "1,000 new records, terminal",
+        "nothing new, terminal",
+        "1,000 new records, trigger in Airflow",
+        "20 partitions with 100 new records each, terminal, once",
+    ]
+
+
+@pytest.mark.slow
+def test_batches_of_few_records() -> None:
+    lines = run("benchmarks.few_records", SHAPES="100x4", SCALE="0.01", REPEATS="1")
+    targets = ("one broker", "three brokers", "20 ms away")
+    assert [cells[:3] for cells in cells_of(lines)] == [[target, "2,000 x 100 B", "4"] for target in targets]
+
+
+@pytest.mark.slow
+def test_a_run_that_needs_more_memory_than_is_meant_is_told() -> None:
+    settings = {**os.environ, "PARTITIONS": "4", "MB": "1"}
+    line = [sys.executable, "-m", "benchmarks.small_partitions"]
+    done = subprocess.run(line, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "more than 1" in done.stderr, done.stderr[-3000:]
+    assert [cells[0] for cells in cells_of(done.stdout.splitlines())] == [f"`{engine}`" for engine in ENGINES]
 
 
 def test_usage_counts_what_a_child_s_ended_child_used() -> None:

@@ -136,7 +136,7 @@ def leave_open(scene: Scenario, at: At) -> None:
 def test_a_transaction_that_nobody_ends_is_told_at_once(own_scene: Scenario, more: dict[str, str]) -> None:
     """A run ends it before it copies; where that failed, a copier does not wait for it as long as a transaction lasts."""
     scene = own_scene
-    scene.settings |= more
+    scene.settings |= {"copy": {"transaction_timeout": 4, "chunk_seconds": 2, "attempts": 1}, **more}
     scene.target.create(scene.topic)
     copied_once(scene)
     scene.source.produce(scene.topic, numbered(20, 50))

@@ -144,6 +144,7 @@ class _Style:
     keyed: bool  # few keys, and never null, as compaction needs
     names: Sequence[bytes]
     times: Sequence[int]  # from which batches begin
+    earliest: int
     steps: Sequence[int]  # between the times of a batch
     huge: bool
 
@@ -154,7 +155,7 @@ class _Style:
         made, time = list[RawRecord](), self.dice.choice(self.times)
         for _ in range(count):
             made.append(RawRecord(self.key(), self.dice.content(), self.dice.headers(self.names), time))
-            time = max(-LATEST - 1, min(LATEST, time + self.dice.choice(self.steps)))
+            time = max(self.earliest, min(LATEST, time + self.dice.choice(self.steps)))
             if self.dice.random() < 0.02:
                 time = self.dice.choice(self.times)
         if self.huge and count < 4 and self.dice.random() < 0.1:
@@ -178,14 +179,18 @@ class _Style:
 def _style(dice: _Dice, kind: Kind) -> _Style:
     names = [b"", b"a", b"name", "\u00e4\u4e16".encode()]
     names += dice.choice(([], [], [b"\0", b"a\0b", b"a\0c"], [b"\xff", b"a\xff\xfe"]))
-    early, far = (0, -1, -5, -(2**40)), (1, NOW, 2**40, LATEST // 2)
-    latest = () if kind == Kind.COMPACTED else (LATEST, -LATEST - 1)  # nothing later could roll such a log
+    early: Sequence[int] = (0, -1, -5, -(2**40))
+    far = (1, NOW, 2**40, LATEST // 2)
+    latest: Sequence[int] = (LATEST, -LATEST - 1)
+    if kind == Kind.COMPACTED:  # Kafka cannot compact a batch with earlier times, nor roll a log after the latest one
+        early, latest = (0, -1), ()
     times = dice.choice(((NOW,), (NOW,), far, (*early, *far), (*far, *latest, -1)))
     return _Style(
         dice=dice,
         keyed=kind == Kind.COMPACTED,
         names=names,
         times=times,
+        earliest=-1 if kind == Kind.COMPACTED else -LATEST - 1,
         steps=dice.choice(((1,), (0, 1, -1), (100_000, 3, -7), (2**33, -(2**32)))),
         huge=dice.random() < 0.15,
     )
