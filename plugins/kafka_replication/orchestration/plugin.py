@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
+from kafka_replication.orchestration.preloading import Preloading
 from kafka_replication.web import PREFIX, ROUTE
 
 
@@ -50,3 +51,4 @@ class KafkaReplicationPlugin(AirflowPlugin):
     name = "kafka_replication"
     fastapi_apps = APPS
     external_views = VIEWS
+    listeners: ClassVar[list[object]] = [Preloading()]
