@@ -8,19 +8,27 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+import yaml
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
+from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
 from tests.e2e.airflow_home import Airflow
 from tests.e2e.api_server import Server, serving
 from tests.e2e.auth_of_one_dag import ONLY
+from tests.support.addresses import Addresses
+from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, numbered
 
 ONE, TWO = (f"page-{number}-{uuid4().hex[:6]}" for number in ("one", "two"))
@@ -29,7 +37,7 @@ REMEDY = "give it more partitions"
 
 
 @contextmanager
-def served(airflow: Airflow, source: Cluster, folder: Path) -> Iterator[Server]:
+def served(airflow: Airflow, source: Cluster, target: Cluster, folder: Path) -> Iterator[Server]:
     """Airflow's API server, with its log and its users' passwords in this folder."""
     for name in (ONE, TWO):
         source.create(name, PARTITIONS)
@@ -37,18 +45,31 @@ def served(airflow: Airflow, source: Cluster, folder: Path) -> Iterator[Server]:
             source.produce(name, numbered(RECORDS), partition)
     airflow.replicate(ONE, ONE, chunk=100)
     airflow.replicate(TWO, TWO, "dags:\n  repair: true\n")
-    fill(airflow)
+    fill(airflow, source, target)
     users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user", f"{ONLY}nothing": "user"}
     with serving(airflow, folder, users) as server:
         yield server
 
 
-def fill(airflow: Airflow) -> None:
+class Sides(Addresses):
+    """Under the names that the files of `Airflow` give them."""
+
+    def kafka(self, connection_id: str) -> dict[str, Any]:
+        return super().kafka(connection_id.removeprefix("kafka_"))
+
+
+def copy(airflow: Airflow, name: str, source: Cluster, target: Cluster) -> str:
+    """A run of the command line, without Spark. Returns its outcome."""
+    file = airflow.folder / "dags" / "replications" / f"{name}.yaml"
+    replication = Replication.model_validate(yaml.safe_load(file.read_text()))
+    with closing(open_store(airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
+        sides = Sides(source.bootstrap, target.bootstrap)
+        return runner.run(replication, sides, store, InProcess, Request()).outcome
+
+
+def fill(airflow: Airflow, source: Cluster, target: Cluster) -> None:
     """The first replication copied and was looked at. The second one has an alert and two failed records."""
-    file = airflow.folder / "dags" / "replications" / f"{ONE}.yaml"
-    done = airflow.command(file)
-    said = done.communicate()[1]
-    assert done.returncode == 0, said[-3000:]
+    assert copy(airflow, ONE, source, target) == "done"
     look(airflow, ONE)
     key = PartitionKey(TWO, TopicPartition(TWO, 1), TWO)
     cause = Cause(key=CauseKey(Kind.LAG, TWO), what=f"{TWO}-1 is 9 <b>offsets</b> behind", remedy=REMEDY)

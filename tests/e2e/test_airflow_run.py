@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -99,6 +100,7 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
     assert "remedy: correct the file" in log
 
 
+@pytest.mark.slow
 def test_airflow_and_the_command_line_at_once(
     airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
