@@ -120,13 +120,16 @@ GROUPS = {
 
 
 def end_opensearch(folder: Path) -> None:
-    OpenSearchServer("opensearch", folder).kill()
+    server = OpenSearchServer("opensearch", folder)
+    if server.process is not None:
+        server.kill()
 
 
 def end_hbase(folder: Path) -> None:
     server = HBaseServer("hbase", folder)
     for which in ("thrift", "master"):
-        server.kill(which)
+        if server.process(which) is not None:
+            server.kill(which)
 
 
 # Servers of one group alone: an idle broker takes a fiftieth of a processor.

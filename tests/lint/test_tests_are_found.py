@@ -7,16 +7,9 @@ from tests.support import tests_of
 # Modules that something starts or loads by their name, and the tests that have it do so.
 BY_NAME = {
     "cli.__main__": "integration/test_first_file.py",
-    "kafka.target.catalogue": "integration/test_check.py",
-    "kafka.target.kafka_target": "integration/test_runs.py",
-    "kafka.target.standing": "integration/test_certain_ends.py",
-    "kafka.write.producers.fencing": "integration/test_kill.py",
     "orchestration.airflow": "spark/test_installed_wheel.py",
-    "orchestration.dags.import_errors": "dags/test_dag_files.py",
-    "orchestration.dags.watch_dag": "e2e/test_alerts_run.py",
     "orchestration.page_app": "e2e/test_page.py",
     "orchestration.plugin": "e2e/test_page.py",
-    "orchestration.provider": "spark/test_installed_wheel.py",
     "spark.entry": "spark/test_spark_jobs.py",
 }
 

@@ -70,14 +70,8 @@ def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
 
 @functools.lru_cache(maxsize=8)  # a client costs connections and threads
 def _admin(bootstrap: str) -> AdminClient:
-    admin = AdminClient(
-        {
-            "bootstrap.servers": bootstrap,
-            "log_level": 0,
-            "allow.auto.create.topics": False,
-            "reconnect.backoff.max.ms": 500,
-        }
-    )
+    quiet = {"log_level": 0, "allow.auto.create.topics": False, "reconnect.backoff.max.ms": 500}
+    admin = AdminClient({"bootstrap.servers": bootstrap, **quiet})
     for _ in range(2):  # the first answer may come over the bootstrap connection, which librdkafka then closes
         admin.list_topics(timeout=30)
     return admin

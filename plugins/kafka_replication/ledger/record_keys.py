@@ -51,7 +51,10 @@ def removed_key(key: PartitionKey) -> bytes:
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
     """(kind, key, further numbers). Raises LedgerUnreadable for a key that this product did not write."""
     kind, replication, topic, partition, target, *more = parts_of(data)
-    return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
+    try:
+        return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
+    except ValueError as e:  # no partition that there can be
+        raise _not_ours(data) from e
 
 
 def parts_of(data: bytes | None) -> list[Any]:
