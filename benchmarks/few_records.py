@@ -1,7 +1,8 @@
 """``python -m benchmarks.few_records``: each engine on batches of few records, as of producers without ``linger.ms``.
 
-From this table comes the number of records in a batch below which `auto` leaves a range to the record engine
-(`model/engine_choice.py`). The engines take turns, in two processes, without Spark and its start.
+From these tables comes the number of records in a batch below which `auto` leaves a range to the record engine
+(`model/engine_choice.py`). The engines take turns, without Spark and its start. With the argument ``cpu`` it prints the
+first table only: the processor time that one more record takes, which depends least on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
+from statistics import median
 
 from benchmarks import clusters
 from benchmarks.clusters import Pair
+from benchmarks.packing import InThisProcess
 from benchmarks.tables import heading, row
 from benchmarks.two_workers import ours
 from benchmarks.usage import Used, middle
@@ -56,7 +60,37 @@ def _table(target: str, pair: Pair) -> None:
         row([target, f"{shape.records:,} x {size:,} B", each, *cells])
 
 
+def _one_more(pair: Pair, few: Shape, many: Shape, engine: str) -> float:
+    """Microseconds of this process for one more record: what a smaller topic costs as well is left out."""
+    cpu = dict[str, list[float]]()
+    for number in range(1 + REPEATS):
+        for shape in (few, many):
+            name = f"{shape.topic}-{engine}-{number}"
+            done = ours(pair, shape.topic, name, InThisProcess(pair.brokers), copy={"engine": engine})
+            pair.forget(name)
+            if number:  # the first turn loads the engine
+                cpu.setdefault(shape.topic, []).append(done.copying.cpu)
+    return 1e6 * (median(cpu[many.topic]) - median(cpu[few.topic])) / (many.records - few.records)
+
+
+def _cpu() -> None:
+    print("`python -m benchmarks.few_records cpu`: copying and reading back, lz4, one broker on each side\n")
+    heading(("bytes of a record", "records in a batch", "`batch`: microseconds a record", "`record`"))
+    with clusters.plain() as pair:
+        for named in SHAPES.split():
+            size, each = map(int, named.split("x"))
+            shape = Shape(topic=f"many-{named}", records=RECORDS[size], size=size, each=each).scaled(SCALE)
+            few = replace(shape, topic=f"few-{named}").scaled(0.2)
+            for one in (few, shape):
+                fill(pair.clusters[0].bootstrap, one)
+            row([size, each, *(_one_more(pair, few, shape, engine) for engine in ("batch", "record"))])
+    print()
+
+
 def main() -> None:
+    _cpu()
+    if sys.argv[1:] == ["cpu"]:
+        return
     print("`python -m benchmarks.few_records`: copying and reading back, lz4, 4 partitions\n")
     heading(COLUMNS)
     for target, lie in TARGETS.items():
