@@ -235,7 +235,9 @@ def test_an_action_becomes_a_dag_run_of_this_person(
     before = len(runs_of(server, dag_id))
     open_page(browser, server, f"replications/{TWO}")
     form = f"#action-{action} form"
-    browser.click(f"#action-{action} summary")
+    browser.one(f"{form} button")
+    if browser.all(f"#action-{action} summary"):  # it has fields to fill in
+        browser.click(f"#action-{action} summary")
     for name, value in conf.items():
         if name not in ("dry_run", "action"):
             browser.type(f'{form} [name="{name}"]', ",".join(value) if isinstance(value, list) else str(value))

@@ -23,6 +23,7 @@ from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.overview.metrics import Collector, exposition
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.sight import BYTES, RECORDS, Facts, Lag, Total, Work
 from kafka_replication.watermarks.values import RangeOutcome
@@ -141,6 +142,16 @@ def test_a_scrape_has_the_values_of_the_store(tmp_path: Path, url: str) -> None:
             assert of(values, "ranges_total", outcome="failed") == 1
     with exporting(tmp_path, url) as port:
         assert of(scraped(port), "records_total") == 16, "another exporter says the same"
+
+
+@pytest.mark.parametrize(("names", "there"), [(None, True), ({NAME}, True), ({"other"}, False)])
+def test_whoever_may_see_some_replications_gets_the_metrics_of_these(
+    url: str, names: set[str] | None, there: bool
+) -> None:
+    look(url, Lag(1, 1.0), GAP)
+    run(url, "run-1", 7)
+    text = exposition(Collector(lambda: open_store(url), by_topic=True, names=names)).decode()
+    assert (NAME in text) == there
 
 
 def test_a_password_and_tls(tmp_path: Path, url: str) -> None:

@@ -70,7 +70,7 @@ COUNTERS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a registry knows it by itself
 class Collector:
     """All metrics, read from the store at each scrape. ``names`` are the replications; None: all."""
 
