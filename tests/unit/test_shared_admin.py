@@ -38,7 +38,7 @@ class Connecting:
     def healthy(self) -> dict[str, Any]:
         return {"bootstrap.servers": f"healthy-{self.name}:9092"}
 
-    def admin(self, config: Any, timeout: float = 20.0) -> object:
+    def admin(self, config: Any, timeout: float = 20.0, topic: str | None = None) -> object:
         address = config["bootstrap.servers"]
         self.asked.append(address)
         if address == self.healthy["bootstrap.servers"]:

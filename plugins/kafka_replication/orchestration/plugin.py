@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -43,6 +43,7 @@ VIEWS: Final[list[Mapping[str, Any]]] = [
         "url_route": "replication-run",
     },
 ]
+LISTENERS: Final[list[object]] = [Preloading()]
 
 
 class KafkaReplicationPlugin(AirflowPlugin):
@@ -51,4 +52,4 @@ class KafkaReplicationPlugin(AirflowPlugin):
     name = "kafka_replication"
     fastapi_apps = APPS
     external_views = VIEWS
-    listeners: ClassVar[list[object]] = [Preloading()]
+    listeners = LISTENERS

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -127,19 +127,22 @@ CONNECTING = 0.6  # of the time of an answer; the rest is left to find out why t
 FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
 
 
-def admin(config: ClientConfig, timeout: float = ANSWER) -> AdminClient:
+def admin(config: ClientConfig, timeout: float = ANSWER, topic: str | None = None) -> AdminClient:
     """An admin client that has its metadata. Without metadata the first list_offsets may stall for seconds.
+
+    It learns that of ``topic``, or on a target of the ledger: a whole cluster may have thousands of topics. The client
+    asks for one that does not exist again each second, so it has to be one that is nearly always there. None: of all.
 
     Raises NotAuthenticated, TlsFailed or NotResolved as soon as no bootstrap address can ever work with these settings,
     and Unreachable after ``timeout`` seconds. Each names the side, the address and the cause.
     """
     client = _make(ReportingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
+    topic = POSITIONS if config.get(SIDE) == "target" else topic
     until, look = time.monotonic() + timeout, FIRST_LOOK
     while True:
         left = until - time.monotonic()
         try:
-            # Of one topic, which need not exist: a cluster's whole metadata may be thousands of topics.
-            client.list_topics(POSITIONS, timeout=max(0.1, min(look, left)))
+            client.list_topics(topic, timeout=max(0.1, min(look, left)))
             return client
         except KafkaException as e:
             client.poll(0)
@@ -191,9 +194,9 @@ _inherited: list[object] = []  # a forked process has none of their threads: it 
 _sharing = threading.Lock()  # for the dictionary: no client connects while it is held
 
 
-def shared_admin(config: ClientConfig, timeout: float = ANSWER) -> AdminClient:
+def shared_admin(config: ClientConfig, timeout: float = ANSWER, topic: str | None = None) -> AdminClient:
     """The one admin client of this process for a cluster. A forked process creates its own: clients do not survive a
-    fork.
+    fork. ``topic``: as for `admin`.
 
     Raises Unreachable if the cluster does not answer within ``timeout`` seconds when the client is created. Threads
     that ask meanwhile wait for the same attempt, and get its error; a thread that asks later tries again. No thread
@@ -205,16 +208,16 @@ def shared_admin(config: ClientConfig, timeout: float = ANSWER) -> AdminClient:
             is_first = name not in _shared
             made = _shared.setdefault(name, Future())
         if is_first:
-            return _made(name, made, config, timeout)
+            return _made(name, made, lambda: admin({"reconnect.backoff.max.ms": 1000, **config}, timeout, topic))
         try:
             return made.result()
         except CancelledError:  # who connected was interrupted, which is no answer of the cluster
             continue
 
 
-def _made(name: str, made: Future[AdminClient], config: ClientConfig, timeout: float) -> AdminClient:
+def _made(name: str, made: Future[AdminClient], make: Callable[[], AdminClient]) -> AdminClient:
     try:
-        client = admin({"reconnect.backoff.max.ms": 1000, **config}, timeout)
+        client = make()
     except BaseException as error:
         with _sharing:
             _shared.pop(name, None)

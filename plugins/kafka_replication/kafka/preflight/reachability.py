@@ -97,7 +97,8 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _ask(config: clients.ClientConfig, partition: TopicPartition, seconds: float) -> None:
-    client = clients.shared_admin(config, seconds)  # the one that all of this process's work needs
+    # The one that all of this process's work needs.
+    client = clients.shared_admin(config, seconds, partition.topic)
     request = {ClientPartition(partition.topic, partition.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     try:
         for future in client.list_offsets(request, request_timeout=seconds).values():
