@@ -32,6 +32,7 @@ settings.load_profile("default")
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 if WORKER:
     take_share(int(WORKER.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    gc.disable()  # until the tests are collected: what is imported stays
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -191,11 +192,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Without groups, tests that share a cluster would stop each other's brokers: pytest 9.2 ignores what xdist 3.8 sets.
-
-    What was loaded until now stays until the end. To search it for garbage was a tenth of what tests of runs cost.
+    """Python need not look at half a million objects again and again that stay for all tests. And without groups, tests that
+    share a cluster would stop each other's brokers: pytest 9.2 ignores what xdist 3.8 sets.
     """
     gc.freeze()
+    gc.enable()
     if getattr(session.config.option, "loadgroup", False):
         lost = [item for item in session.items if _group(item) and "@" not in item.nodeid]
         assert not lost, f"this pytest and this pytest-xdist do not keep groups together: {lost[0].nodeid}"

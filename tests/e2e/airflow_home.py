@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from kafka_replication.config import Replication
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
+from tests.support.addresses import Addresses
 from tests.support.clusters import Brokers
+from tests.support.jobs import InProcess
+from tests.support.scenario import Cluster
 
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "do-not-show-me"
@@ -116,3 +125,19 @@ def connection(cluster: Brokers) -> str:
     return json.dumps(
         {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}}
     )
+
+
+class Sides(Addresses):
+    """Under the names that the files of `Airflow` give them."""
+
+    def kafka(self, connection_id: str) -> dict[str, Any]:
+        return super().kafka(connection_id.removeprefix("kafka_"))
+
+
+def copy(airflow: Airflow, name: str, source: Cluster, target: Cluster) -> str:
+    """A run of the command line, without Spark. Returns its outcome."""
+    file = airflow.folder / "dags" / "replications" / f"{name}.yaml"
+    replication = Replication.model_validate(yaml.safe_load(file.read_text()))
+    with closing(open_store(airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
+        sides = Sides(source.bootstrap, target.bootstrap)
+        return runner.run(replication, sides, store, InProcess, Request()).outcome

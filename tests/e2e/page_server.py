@@ -8,27 +8,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
-
-import yaml
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
-from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.runs import runner
-from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
-from tests.e2e.airflow_home import Airflow
+from tests.e2e.airflow_home import Airflow, copy
 from tests.e2e.api_server import Server, serving
 from tests.e2e.auth_of_one_dag import ONLY
-from tests.support.addresses import Addresses
-from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, numbered
 
 ONE, TWO = (f"page-{number}-{uuid4().hex[:6]}" for number in ("one", "two"))
@@ -49,22 +41,6 @@ def served(airflow: Airflow, source: Cluster, target: Cluster, folder: Path) -> 
     users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user", f"{ONLY}nothing": "user"}
     with serving(airflow, folder, users) as server:
         yield server
-
-
-class Sides(Addresses):
-    """Under the names that the files of `Airflow` give them."""
-
-    def kafka(self, connection_id: str) -> dict[str, Any]:
-        return super().kafka(connection_id.removeprefix("kafka_"))
-
-
-def copy(airflow: Airflow, name: str, source: Cluster, target: Cluster) -> str:
-    """A run of the command line, without Spark. Returns its outcome."""
-    file = airflow.folder / "dags" / "replications" / f"{name}.yaml"
-    replication = Replication.model_validate(yaml.safe_load(file.read_text()))
-    with closing(open_store(airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
-        sides = Sides(source.bootstrap, target.bootstrap)
-        return runner.run(replication, sides, store, InProcess, Request()).outcome
 
 
 def fill(airflow: Airflow, source: Cluster, target: Cluster) -> None:

@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafka_replication.runtime import failpoints
 from kafka_replication.store import open_store
 from kafka_replication.web import PREFIX
-from tests.e2e.airflow_home import REPOSITORY, SECRET, Airflow
+from tests.e2e.airflow_home import REPOSITORY, SECRET, Airflow, copy
 from tests.e2e.api_server import Server, log_in, open_page
 from tests.e2e.auth_of_one_dag import ONLY
-from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, copy, served
+from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, served
 from tests.support import browser as browsers
 from tests.support.browser import Browser
 from tests.support.clusters import Brokers

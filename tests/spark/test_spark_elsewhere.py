@@ -62,7 +62,7 @@ def places(ground: Target, topic: str) -> int:
     return sum(len(ground.visible(topic, partition)) for partition in range(PARTITIONS))
 
 
-@pytest.mark.parametrize("ground", KINDS, indirect=True)
+@pytest.mark.parametrize("ground", ["opensearch", pytest.param("hbase", marks=pytest.mark.slow)], indirect=True)
 def test_spark_copies_and_verifies(scene: Scenario, ground: Target) -> None:
     run = SparkRun(scene)
     report = run.end()

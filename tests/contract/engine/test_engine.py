@@ -19,7 +19,6 @@ def test_engine(check: Check, name: str, kafka_sides: tuple[Cluster, Cluster]) -
     check(CopyCase(*kafka_sides, engine_name=name))
 
 
-@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize(("broken", "noticed_by"), ALL, ids=lambda part: getattr(part, "__name__", "?"))
 def test_a_broken_engine_is_noticed(broken: Any, noticed_by: Check, copy_case: CopyCase) -> None:
     copy_case.engine = BrokenEngine(copy_case.engine, broken)

@@ -99,7 +99,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize(("break_it", "check"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_ledger_fails(
     break_it: Callable[[pytest.MonkeyPatch], None],

@@ -40,7 +40,6 @@ def test_sink_of_several_partitions(check: Check, kafka_sides: tuple[Cluster, Cl
     check(case)
 
 
-@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize("broken", ALL, ids=lambda broken: getattr(broken.session, "__name__", "?"))
 def test_a_broken_sink_is_noticed(broken: Broken, kafka_sides: tuple[Cluster, Cluster]) -> None:
     case = SinkCase(KafkaGround(kafka_sides[1]))
@@ -49,7 +48,6 @@ def test_a_broken_sink_is_noticed(broken: Broken, kafka_sides: tuple[Cluster, Cl
         broken.noticed_by(case)
 
 
-@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize("unsafe", UNSAFE, ids=lambda unsafe: str(unsafe.session.__name__))
 def test_a_broken_sink_without_transactions_is_noticed(unsafe: Unsafe, kafka_sides: tuple[Cluster, Cluster]) -> None:
     case = SinkCase(KafkaGround(kafka_sides[1]), delivery="at_least_once")

@@ -59,7 +59,6 @@ def test_what_is_flushed_stands_on_the_log_and_is_hidden(kafka_sides: tuple[Clus
     assert case.visible() == [b"1"]
 
 
-@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize(("broken", "noticed_by"), ALL, ids=lambda part: getattr(part, "__name__", "?"))
 def test_a_broken_transaction_is_noticed(
     broken: type[Broken], noticed_by: Check, kafka_sides: tuple[Cluster, Cluster]
@@ -70,7 +69,6 @@ def test_a_broken_transaction_is_noticed(
         noticed_by(case)
 
 
-@pytest.mark.slow  # of the suite itself
 @pytest.mark.parametrize(("broken", "noticed_by"), UNORDERED, ids=lambda part: getattr(part, "__name__", "?"))
 def test_a_broken_order_is_noticed(
     broken: type[Unordered], noticed_by: Check, kafka_sides: tuple[Cluster, Cluster]
