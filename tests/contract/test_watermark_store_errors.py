@@ -23,6 +23,7 @@ from kafka_replication.model.errors import (
     Unreachable,
 )
 from kafka_replication.store import connect, open_store, waiting
+from kafka_replication.store.schema import SCHEMA_VERSION
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.contract.conftest import GIVEN
 from tests.support.waiting import wait_until
@@ -197,12 +198,12 @@ def test_a_new_file_that_stays_locked_is_unreachable_after_the_stated_wait(tmp_p
 def test_a_store_made_by_a_newer_version_is_refused_and_left_alone(store: WatermarkStore, store_url: str) -> None:
     engine = create_engine(make_url(store_url), poolclass=NullPool)
     with engine.begin() as db:
-        db.execute(text("UPDATE kafka_replication_schema SET version = 8"))
+        db.execute(text(f"UPDATE kafka_replication_schema SET version = {SCHEMA_VERSION + 1}"))
     error = failure(store_url)
     assert isinstance(error, Refused)
-    assert "has schema version 8; this version of kafka-replication knows up to 7" in error.what
+    assert f"has schema version {SCHEMA_VERSION + 1}; this version of kafka-replication knows up to {SCHEMA_VERSION}" in error.what
     with engine.begin() as db:
-        assert db.execute(text("SELECT version FROM kafka_replication_schema")).scalars().all() == [8]
+        assert db.execute(text("SELECT version FROM kafka_replication_schema")).scalars().all() == [SCHEMA_VERSION + 1]
 
 
 def test_the_store_prints_itself_without_secrets(store: WatermarkStore, store_url: str) -> None:

@@ -146,12 +146,12 @@ def test_exhausted_attempts_are_a_named_failure_in_log_and_alert(
     """No answer comes back: each attempt ends at the stall time, the last one ends the range."""
     prepare(scene)
     after_a_chunk(lambda: scene.proxy.swallow(PRODUCE, FOR_EVER))
-    copying = {"chunk_records": 50, "attempts": 2, "stall_timeout": 1}
+    copying = {"chunk_records": 50, "attempts": 2, "stall_timeout": 3}
     report = scene.run(InProcess(between=scene.proxy.behave), copy=copying)
     assert report.outcome == "failed", report.table()
     error = only(report).error or ""
     assert "2 attempts in a row failed (copy.attempts)" in error
-    assert "the target acknowledged nothing for 1 s" in error
+    assert "the target acknowledged nothing for 3 s" in error
     (failed,) = told(caplog, Event.COPY_FAILED)
     wanted = {"topic": scene.topic, "partition": 0, "offset": 50, "key_digest": key_digest(b"k50"), "attempts": 2}
     assert vars(failed).items() >= wanted.items()

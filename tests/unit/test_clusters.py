@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses of the clusters that are asked. Each answers only when both were asked, and refuses."""
     addresses, both = list[str](), threading.Barrier(2)
 
-    def admin(config: clients.ClientConfig, seconds: float) -> None:
+    def admin(config: clients.ClientConfig, *_: object) -> None:
         address = str(config["bootstrap.servers"])
         addresses.append(address)
         both.wait(SECONDS)

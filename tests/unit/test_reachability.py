@@ -38,7 +38,7 @@ class Admin:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, ask: Callable[[int], None]) -> None:
-    monkeypatch.setattr(clients, "admin", lambda config, seconds: Admin(ask))
+    monkeypatch.setattr(clients, "admin", lambda config, *_: Admin(ask))
 
 
 def test_threads_that_begin_together_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:

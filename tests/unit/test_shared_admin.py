@@ -95,7 +95,7 @@ def test_users_of_a_cluster_that_is_away_wait_side_by_side(connecting: Connectin
 def test_who_is_interrupted_while_it_connects_leaves_it_to_the_others(
     connecting: Connecting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(config: Any, timeout: float = 20.0) -> object:
+    def interrupted(config: Any, *_: object) -> object:
         monkeypatch.setattr(clients, "admin", connecting.admin)
         raise SystemExit(143)
 
