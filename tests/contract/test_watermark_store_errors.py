@@ -201,7 +201,10 @@ def test_a_store_made_by_a_newer_version_is_refused_and_left_alone(store: Waterm
         db.execute(text(f"UPDATE kafka_replication_schema SET version = {SCHEMA_VERSION + 1}"))
     error = failure(store_url)
     assert isinstance(error, Refused)
-    assert f"has schema version {SCHEMA_VERSION + 1}; this version of kafka-replication knows up to {SCHEMA_VERSION}" in error.what
+    assert (
+        f"has schema version {SCHEMA_VERSION + 1}; this version of kafka-replication knows up to {SCHEMA_VERSION}"
+        in error.what
+    )
     with engine.begin() as db:
         assert db.execute(text("SELECT version FROM kafka_replication_schema")).scalars().all() == [SCHEMA_VERSION + 1]
 
