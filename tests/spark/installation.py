@@ -22,9 +22,26 @@ def build(folder: Path) -> Path:
     shutil.copytree(PACKAGE, source / "plugins" / "kafka_replication", ignore=ignored)
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    return wheel_of(source, folder)
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """Build the wheel of a folder or a source distribution, as a user of it does."""
     _pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def distributed(folder: Path) -> tuple[Path, Path]:
+    """What `make dist` builds in a copy of this repository: the wheel, and the source distribution."""
+    assert UV, "make dist needs uv, which requirements-dev.txt brings"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    subprocess.run(["make", "--old-file=install", "dist", f"UV={UV}"], cwd=folder, check=True)
+    (wheel,), (source,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+    return wheel, source
 
 
 def install(wheel: Path, folder: Path) -> Path:

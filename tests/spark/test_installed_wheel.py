@@ -7,13 +7,14 @@ import os
 import shutil
 import subprocess
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from packaging.requirements import Requirement
 
-from tests.spark.installation import ROOT, UV, build, resolve
+from tests.spark.installation import ROOT, UV, build, distributed, files, resolve, wheel_of
 from tests.support.scenario import Scenario
 
 DAGS = """
@@ -101,3 +102,12 @@ def test_the_wheel_goes_beside_the_oldest_airflow_of_its_range(scene: Scenario) 
     assert installed.said("airflow", "version").split()[-1] == OLDEST
     installed.check()
     installed.shows_itself_in_airflow()
+
+
+@pytest.mark.slow
+def test_what_make_dist_builds_holds_the_package_also_when_it_is_built_from_the_source_distribution(
+    tmp_path: Path,
+) -> None:
+    wheel, source = distributed(tmp_path / "copy")
+    for built in (wheel, wheel_of(source, tmp_path / "built")):
+        assert {name for name in zipfile.ZipFile(built).namelist() if ".dist-info/" not in name} == files()

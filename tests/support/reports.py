@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kafka_replication.ledger.entries import Gap, Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.reporting.run.arithmetic import Copied, shares
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
@@ -41,3 +43,8 @@ def gap(kind: str, from_: int, until: int, generation: int = 1) -> Gap:
         run_id="run-1",
         time="time",
     )
+
+
+def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
+    """The sums of ``receipts`` inside ``range_``."""
+    return sum((part for _, part in shares(range_, receipts)[0]), Copied())

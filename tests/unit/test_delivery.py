@@ -18,7 +18,8 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.checks import rights
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.reporting.run.arithmetic import Copied, copied_in
+from kafka_replication.reporting.run.arithmetic import Copied
+from tests.support.reports import copied_in
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")

@@ -17,8 +17,8 @@ from kafka_replication.planning.live import plan
 from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.reporting.run.arithmetic import copied_in
 from kafka_replication.verification.verify import select_receipts
+from tests.support.reports import copied_in
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")

@@ -21,10 +21,10 @@ from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.reporting.run.arithmetic import copied_in
 from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.matching import Seen, Sent, match
+from tests.support.reports import copied_in
 
 ORIGIN = Origin("CLUSTER-A", "orders", 3)
 USER = "tests.support.user_transforms"

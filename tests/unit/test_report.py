@@ -23,12 +23,11 @@ from kafka_replication.reporting.run.arithmetic import (
     NotDone,
     PartitionTurns,
     account,
-    copied_in,
 )
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
-from tests.support.reports import IDS, KEY, gap, receipt
+from tests.support.reports import IDS, KEY, copied_in, gap, receipt
 
 # --- sums of receipts -----------------------------------------------------------------------------------------------------------------------
 

@@ -235,7 +235,7 @@ class IdempotentSession:
 
     @property
     def number(self) -> int:
-        """That of this session: what an earlier one still writes does not replace what this one has written."""
+        """The number of this session: what an earlier one still writes does not replace what this one has written."""
         assert self.transaction.session is not None, "not fenced"
         return self.transaction.session
 

@@ -62,10 +62,6 @@ class Work:
     def bytes_per_second(self) -> float:
         return self.bytes / self.seconds if self.seconds else 0.0
 
-    @property
-    def records_per_second(self) -> float:
-        return self.records / self.seconds if self.seconds else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Lag:

@@ -63,8 +63,9 @@ class WatermarkStore(AlertMemory, Protocol):
         """Renew the lease, and leave all but ``topics`` to others. Raises Busy if another attempt took it."""
 
     def give_way(self, lease: Lease, duration_seconds: float) -> bool:
-        """If another attempt waits for topics of this lease, put a place in the queue behind it in the lease's stead,
-        in one transaction, and return True. The place is kept as that of `acquire_lease` is, and the run lives on.
+        """Put a place in the queue behind another attempt that waits for topics of this lease in the lease's stead, in
+        one transaction, and return True; False if none waits. The place is kept as that of `acquire_lease` is, and the
+        run lives on.
 
         Raises Busy if another attempt took the lease.
         """

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from kafka_replication.model.errors import NotAuthenticated, NotResolved, ReplicationError, TlsFailed, Unreachable
 
-LOGIN_PLACE = "in the connection's extra"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectCause:

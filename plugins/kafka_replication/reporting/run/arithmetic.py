@@ -261,11 +261,6 @@ class Copied:
         )
 
 
-def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
-    """The sums of ``receipts`` inside ``range_``."""
-    return sum((part for _, part in shares(range_, receipts)[0]), Copied())
-
-
 def shares(range_: OffsetRange, receipts: Iterable[Receipt]) -> tuple[list[tuple[Receipt, Copied]], Coverage]:
     """The part of each receipt inside ``range_``, and all offsets that these parts are about.
 
