@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.config.values.names import is_pattern
 from kafka_replication.connections.port import Connections, SparkConnection
 from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka.client import clients
@@ -157,7 +156,7 @@ class Clusters:
     @cached_property
     def source_admin(self) -> AdminClient:
         self.resolve()
-        named = next((entry for entry in self._replication.topics.include if not is_pattern(entry)), None)
+        named = next(iter(self._replication.topics.named), None)
         return clients.admin(self.source, self._replication.timeouts.request * clients.CONNECTING, named)
 
     @property

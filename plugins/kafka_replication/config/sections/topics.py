@@ -118,6 +118,11 @@ class Topics(Section):
                 )
         return self
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The names in `include`, in their order; its other entries are patterns."""
+        return tuple(entry for entry in self.include if not names.is_pattern(entry))
+
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name belongs to the replication."""
         return any(_matches(entry, topic) for entry in self.include) and not any(

@@ -9,7 +9,6 @@ from datetime import datetime
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.config.values.names import is_pattern
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.metadata.broker_defaults import topic_defaults
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
@@ -116,12 +115,8 @@ def candidates(replication: Replication, source: AdminClient) -> set[str]:
     """The names of which the replication selects some: those in its file, and if that has patterns, all that the source
     lists. A cluster may have thousands of topics, so its list is asked for only then. Raises Unreachable.
     """
-    named = _named(replication)
-    return named if len(named) == len(set(replication.topics.include)) else named | set(topics.names(source))
-
-
-def _named(replication: Replication) -> set[str]:
-    return {entry for entry in replication.topics.include if not is_pattern(entry)}
+    named, entries = replication.topics.named, replication.topics.include
+    return {*named, *(topics.names(source) if len(named) < len(entries) else ())}
 
 
 def _wanted(
@@ -171,7 +166,7 @@ def _missing(
     replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]
 ) -> dict[str, Topic]:
     """The topics that the file names, and that neither exist nor were ever replicated. Raises PreflightFailed."""
-    named = _named(replication)
+    named = set(replication.topics.named)
     missing = sorted((set(only) or named) - set(selected) - set(known))
     if missing and (only or not (selected or known)):
         raise PreflightFailed(

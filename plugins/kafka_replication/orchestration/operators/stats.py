@@ -26,10 +26,8 @@ PREFIX: Final = "kafka_replication"
 
 def replicated(replication: str, done: Replicated) -> None:
     """Count what this try of a task copied. A try copies only what is left, so nothing is counted twice."""
-    _count(replication, "records", done.records)
-    _count(replication, "bytes", done.bytes)
-    _count(replication, "retries", done.retries)
-    _count(replication, "throttled_seconds", round(done.throttled))
+    for name, amount in done.totals.items():
+        _count(replication, name, round(amount))
 
 
 def reported(replication: str, report: RunReport) -> None:

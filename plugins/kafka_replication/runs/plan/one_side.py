@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kafka_replication.config.values.names import is_pattern
 from kafka_replication.kafka.metadata import snapshotter
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
@@ -54,7 +53,7 @@ def _of_target(run: Run, problem: Problem) -> list[Finding]:
     except NotAuthorized:  # the rights on the ledger are among the findings
         view = LedgerView()
     replication, copied = run.replication, {key.target_topic for key in own(run.replication, view).positions}
-    named = {entry for entry in replication.topics.include if not is_pattern(entry) and replication.selects(entry)}
+    named = {name for name in replication.topics.named if replication.selects(name)}
     wanted = copied | {replication.target_name(name) for name in named if not replication.target_problem(name)}
     snapshot = run.clusters.target.catalogue.look(replication, wanted)
     snapshot = replace(snapshot, logins=run.clusters.logins)

@@ -76,6 +76,11 @@ class Replicated:
         """Seconds for which quotas of the brokers made copies wait, all ranges together."""
         return sum(result.throttled for result in self.copied)
 
+    @property
+    def totals(self) -> dict[str, float]:
+        """The amounts that metrics count, by the names that they have there."""
+        return {RECORDS: self.records, BYTES: self.bytes, RETRIES: self.retries, THROTTLED: self.throttled}
+
 
 def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     """Copy what is left of every planned range, at most ``max_records_per_run`` offsets of a partition at a time; read
@@ -98,8 +103,7 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
 
 def _add_totals(run: LeasedRun, done: Replicated) -> None:
     """Add what was copied to the sums that metrics are made of."""
-    amounts = {RECORDS: done.records, BYTES: done.bytes, RETRIES: done.retries, THROTTLED: done.throttled}
-    totals = {Total(name): float(amount) for name, amount in amounts.items() if amount}
+    totals = {Total(name): float(amount) for name, amount in done.totals.items() if amount}
     try:
         run.store.add_totals(run.replication.name, totals)
     except ReplicationError as problem:  # no reason for a run to fail
