@@ -191,6 +191,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         ENDING[group](session_folder.current())
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What failed and then passed when it was repeated (``--reruns``, in CI alone) is shown as a failure is."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"PASSED ONLY WHEN REPEATED, OR FAILED TWICE: {report.nodeid}")
+        terminalreporter.line(report.longreprtext)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Python need not look at half a million objects again and again that stay for all tests. And without groups, tests that
     share a cluster would stop each other's brokers: pytest 9.2 ignores what xdist 3.8 sets.

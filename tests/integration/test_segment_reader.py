@@ -15,6 +15,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from tests.contract.copy_case import CopyCase
 from tests.support.scenario import Cluster, numbered
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -23,8 +24,10 @@ def case(clusters: tuple[Cluster, Cluster]) -> CopyCase:
 
 
 def copied(case: CopyCase) -> list[Part]:
+    """A commit is answered before its marker stands in the log, so the last marker is awaited: the log has its end then."""
     case.produce(*numbered(50))
     chunks = case.copy(OffsetRange(0, 50), most_records=10)
+    wait_until(lambda: case.cluster.is_settled([case.key.target]))
     return [segment.part for chunk in chunks for segment in segments_of(chunk.placement)]
 
 
