@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,26 @@ def test_every_task_is_in_one_bundle_and_only_small_copies_share_one(spans: list
     small = sum(1 for span in spans if span is not None and span <= SMALL)
     shared = [bundle for bundle in dealt if bundle[0].copy and bundle[0].copy.range.span <= SMALL]
     assert len(shared) >= min(small, slots) // 2, "the slots share the small ones"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "parallelism", "at_once"),
+    [
+        (1, None, 8),
+        (1_000, None, 8),
+        (3_000, None, 4),
+        (5_000, None, 2),
+        (100_000, None, 1),
+        (1_000, 6, 3),
+        (5_000, 6, 2),
+    ],
+)
+def test_fewer_share_a_worker_where_each_client_knows_many_partitions(
+    partitions: int, parallelism: int | None, at_once: int
+) -> None:
+    tasks = [task(0), task(partitions - 1)]
+    job = Job(replication="r", run_id="run-1", source={}, target={}, settings=Copy(), tasks=tasks)
+    assert small_ranges.at_once(replace(job, parallelism=parallelism), slots=2) == at_once
 
 
 def done(one: RangeTask) -> RangeResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import queue
 import re
 import threading
@@ -31,7 +30,7 @@ from kafka_replication.spark.jobs import (
     bundles,
 )
 from kafka_replication.spark.worker.giving_up import end_sessions
-from kafka_replication.spark.worker.small_ranges import AT_ONCE
+from kafka_replication.spark.worker.small_ranges import at_once
 from kafka_replication.verification.auditing import Audited
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     A job without tasks only finds out whether a worker can run one.
     """
     slots = _slots(context, job, len(job.tasks))
-    common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
+    common = JOB.dump_json(replace(job.shared(slots).common, together=at_once(job, slots)))
     work = _work(common, job.needed)
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
@@ -125,11 +124,6 @@ def _slots(context: SparkContext, job: Job, tasks: int) -> int:
     is_counted = (context.master or "").startswith("local") or job.settings.throughput_limit is not None
     processors = context.defaultParallelism if is_counted else MOST_AT_A_TIME
     return max(1, min(tasks, job.parallelism or processors))
-
-
-def _together(job: Job, slots: int) -> int:
-    """The number of small ranges that each Spark job may work on at a time. ``parallelism`` bounds all together."""
-    return AT_ONCE if job.parallelism is None else min(AT_ONCE, math.ceil(job.parallelism / slots))
 
 
 class Result(Protocol):

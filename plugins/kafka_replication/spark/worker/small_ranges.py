@@ -6,6 +6,7 @@ attempts, and the others do not wait for it.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 
 AT_ONCE = 8
+# A client needs about 2 KB for each partition of a topic, whichever it works on (librdkafka 2.x, measured with 5,000),
+# and a range has three clients. With this bound they need about 70 MB in all.
+PARTITIONS_KNOWN = 12_000
 QUIET = 10.0  # seconds without a result after which those that are there go back
 SECONDS = 60.0  # after which they go back in any case
 TO_END = 10.0  # seconds that a range has to abort its transaction; one that takes longer is given up
@@ -28,6 +32,15 @@ _BUFFERS: dict[str, Any] = {
     "queue.buffering.max.kbytes": 8 << 10,
 }
 T = TypeVar("T")
+
+
+def at_once(job: Job, slots: int) -> int:
+    """The number of small ranges that each of ``slots`` workers may work on at a time: fewer if a topic of ``job`` has
+    very many partitions. ``parallelism`` bounds all together.
+    """
+    partitions = max((task.key.source.partition + 1 for task in job.tasks), default=1)
+    most = max(1, min(AT_ONCE, PARTITIONS_KNOWN // partitions))
+    return most if job.parallelism is None else min(most, math.ceil(job.parallelism / slots))
 
 
 def frugal(job: Job) -> Job:
