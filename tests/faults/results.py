@@ -15,8 +15,7 @@ from tests.faults.conduct import Verdict
 if TYPE_CHECKING:
     from tests.faults.row import Row
 
-DOCS = REPOSITORY / "docs" / "fault-results.md"
-BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+DOCS = REPOSITORY / "docs"
 _COLUMNS = (
     "fault",
     "runs",
@@ -91,8 +90,14 @@ def _seeds(found: list[dict[str, Any]]) -> str:
     return f"{first}-{last}" if last - first == len(seeds) - 1 and first != last else " ".join(map(str, seeds))
 
 
-def write_docs(known: Results, rows: Sequence[Row]) -> None:
-    """Put the table between the markers of docs/fault-results.md."""
-    before, rest = DOCS.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    DOCS.write_text(f"{before}{BEGIN}\n{table(known, rows)}\n{END}{after}")
+def write_docs(known: Results, rows: Sequence[Row], profile: str, folder: Path = DOCS) -> None:
+    """Put the table between its markers. That of a profile has only what was run. Raises SystemExit if no page has one."""
+    page = folder / ("fault-profiles.md" if profile else "fault-results.md")
+    begin, end = (f"<!-- faults{' ' if profile else ''}{profile}: {mark} -->" for mark in ("begin", "end"))
+    text = page.read_text()
+    if begin not in text or end not in text:
+        raise SystemExit(f"{page} has no table of the profile {profile!r}: write the lines {begin} and {end} into it")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    shown = [row for row in rows if known.of(row.name) or not profile]
+    page.write_text(f"{before}{begin}\n{table(known, shown)}\n{end}{after}")

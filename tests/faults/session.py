@@ -113,7 +113,11 @@ def open_session(folder: Path) -> Iterator[Session]:
 def main(
     table: Annotated[bool, typer.Option("--table", help="Only show what was found so far.")] = False,
     write_docs: Annotated[
-        bool, typer.Option("--write-docs", help="Put what was found so far into docs/fault-results.md.")
+        bool,
+        typer.Option(
+            "--write-docs",
+            help="Put what was found so far into docs/fault-results.md; of a profile, into docs/fault-profiles.md.",
+        ),
     ] = False,
 ) -> None:
     """Run what is not done yet, show the table; exits with 1 where a run failed.
@@ -148,7 +152,7 @@ def main(
         known = results.Results(known.file)
     print(results.table(known, rows))
     if write_docs:
-        results.write_docs(known, rows)
+        results.write_docs(known, rows, profiles.name())
     if known.failed(rows):
         raise typer.Exit(1)
 

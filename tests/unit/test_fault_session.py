@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import results
+from tests.faults.conduct import Verdict
 from tests.faults.rows import ROWS
 from tests.faults.session import side_by_side
 
@@ -30,3 +31,18 @@ def test_a_row_that_was_not_run_says_how_it_has_to_end(tmp_path: Path) -> None:
     lines = results.table(known, [ROWS["zombie"], ROWS["ledger-deleted"]]).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["zombie", "ledger-deleted"]
     assert lines[0].endswith("| must heal |") and "must name" in lines[1] and "went back" in lines[1]
+
+
+def test_each_profile_has_a_table_of_its_own(tmp_path: Path) -> None:
+    known = results.Results(tmp_path / "results.jsonl")
+    known.add("zombie", 1000, Verdict(outcome="healed", counts={"lost": 0}))
+    usual, profiles = tmp_path / "fault-results.md", tmp_path / "fault-profiles.md"
+    usual.write_text("a\n<!-- faults: begin -->\nold\n<!-- faults: end -->\nz\n")
+    profiles.write_text("a\n<!-- faults auto: begin -->\nold\n<!-- faults auto: end -->\nz\n")
+    for profile, page, rows in (("", usual, ["zombie", "ledger-deleted"]), ("auto", profiles, ["zombie"])):
+        results.write_docs(known, [ROWS["zombie"], ROWS["ledger-deleted"]], profile, tmp_path)
+        lines = page.read_text().splitlines()
+        assert (lines[0], lines[-1]) == ("a", "z") and "old" not in lines
+        assert [line.split("|")[1].strip() for line in lines[4:-2]] == rows, "a profile has only what was run"
+    with pytest.raises(SystemExit, match="no table of the profile 'batch'"):
+        results.write_docs(known, [], "batch", tmp_path)
