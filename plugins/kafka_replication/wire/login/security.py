@@ -43,6 +43,7 @@ _CONNECTING = (
     "client.id",
     "oauth",
 )
+_OF_TOKENS = "sasl.oauthbearer."
 _RECORD = "leave it out, or let the record engine copy, whose client may know it"
 _KERBEROS = (
     "set sasl.mechanism to one of {}; only the record engine can log in otherwise, with GSSAPI if its confluent-kafka"
@@ -71,10 +72,12 @@ class Security:
 
         Raises Unsupported, which names a setting that this package does not know, or that is of no use.
         """
+        protocol = str(config.get("security.protocol", "plaintext")).upper()
+        if protocol.startswith("SASL_") and (mechanism := _mechanism(config)) not in MECHANISMS:
+            raise Unsupported(f"the connection logs in with {mechanism}", _KERBEROS.format(", ".join(MECHANISMS)))
         for name in sorted(config):
             if is_about_connecting(name) and name not in _KNOWN:
-                raise Unsupported(f"the connection sets {name}", _RECORD)
-        protocol = str(config.get("security.protocol", "plaintext")).upper()
+                raise Unsupported(f"the connection sets {name}", oidc.BY_CALLBACK if _OF_TOKENS in name else _RECORD)
         return cls(
             client=str(config.get("client.id", CLIENT)),
             tls=tls.context(config) if protocol.endswith("SSL") else None,
@@ -82,16 +85,19 @@ class Security:
         )
 
 
+def _mechanism(config: Mapping[str, Any]) -> str:
+    return str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
+
+
 def _login(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Login:
-    mechanism = str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
+    """The mechanism is one of `MECHANISMS`."""
+    mechanism = _mechanism(config)
     user, password = str(config.get("sasl.username", "")), str(config.get("sasl.password", ""))
     if mechanism == "PLAIN":
         return Plain(user, password)
     if mechanism in _SCRAM:
         return Scram(mechanism, user, password)
-    if mechanism == "OAUTHBEARER":
-        return _bearer(config, token_callback)
-    raise Unsupported(f"the connection logs in with {mechanism}", _KERBEROS.format(", ".join(MECHANISMS)))
+    return _bearer(config, token_callback)
 
 
 def _bearer(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Bearer:
