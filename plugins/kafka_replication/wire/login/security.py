@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kafka_replication.wire.login import oidc, tls
 from kafka_replication.wire.login.mechanisms import Bearer, Login, Plain, Scram
-from kafka_replication.wire.login.tokens import Tokens, from_callback, secrets_of
+from kafka_replication.wire.login.tokens import OF_A_CLOUD, OF_THE_CONNECTION, Source, Tokens, from_callback, secrets_of
 from kafka_replication.wire.login.unsupported import Unsupported
 
 CLIENT = "rdkafka"  # confluent-kafka's own, so that the same quota counts
@@ -49,6 +49,7 @@ _KERBEROS = (
     "set sasl.mechanism to one of {}; only the record engine can log in otherwise, with GSSAPI if its confluent-kafka"
     " is built with Kerberos"
 )
+_SAYS_WHY = "the broker's log says what is wrong with the token"
 TokenCallback = Callable[[Any], Any]
 
 
@@ -85,6 +86,16 @@ class Security:
         )
 
 
+def tokens_of(function: TokenCallback, config: Mapping[str, Any]) -> Tokens:
+    """The tokens that this function gives, for a connection with these settings."""
+    source = _source(config)
+    return Tokens(from_callback(function, config.get(_ARGUMENT), secrets_of(config), source), source.name)
+
+
+def _source(config: Mapping[str, Any]) -> Source:
+    return OF_THE_CONNECTION if config.get("oauth_cb") else OF_A_CLOUD
+
+
 def _mechanism(config: Mapping[str, Any]) -> str:
     return str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
 
@@ -103,12 +114,13 @@ def _login(config: Mapping[str, Any], token_callback: TokenCallback | None) -> L
 def _bearer(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Bearer:
     """A callback comes before the provider, as in librdkafka."""
     if token_callback is not None:
-        fetch = from_callback(token_callback, config.get(_ARGUMENT), secrets_of(config))
-        return Bearer("oauth_cb's token", Tokens(fetch, "oauth_cb"))
+        source = _source(config)
+        return Bearer(f"the token of {source.name}", tokens_of(token_callback, config), f"{source.remedy}; {_SAYS_WHY}")
     if str(config.get(oidc.METHOD, "default")).lower() != "oidc":
         raise Unsupported(
             "the connection logs in with OAUTHBEARER, and says not where its token comes from",
             f"set oauth_cb, or {oidc.METHOD} to oidc",
         )
     endpoint = oidc.TokenEndpoint(config)
-    return Bearer(endpoint.client, Tokens(endpoint.fetch, endpoint.name))
+    remedy = f"correct the sasl.oauthbearer.* settings of the connection; {_SAYS_WHY}"
+    return Bearer(endpoint.client, Tokens(endpoint.fetch, endpoint.name), remedy)
