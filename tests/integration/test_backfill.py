@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import threading
 from dataclasses import dataclass, field
@@ -123,7 +124,9 @@ def test_a_target_topic_with_records_of_others_is_refused(scene: Scenario, backf
     assert len(read(scene.target.bootstrap, foreign, 0)) == 1
 
 
-def test_a_dry_run_answers_and_changes_nothing(scene: Scenario, backfills: Backfills) -> None:
+def test_a_dry_run_answers_and_changes_nothing(
+    scene: Scenario, backfills: Backfills, caplog: pytest.LogCaptureFixture
+) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(300))
     made = backfills.look(100, 250)
@@ -136,8 +139,14 @@ def test_a_dry_run_answers_and_changes_nothing(scene: Scenario, backfills: Backf
         None,
     )
     assert row["oldest_record"] == "2023-11-14T22:13:20.100000Z"
+    why = "it has fewer than 5,000 offsets"
+    assert (row["engine"], row["engine_why"]) == ("record", why)
+    by = f"copied by the record engine: 1 partition ({why})"
+    assert by in backfill_report.plan_table(made).splitlines()
 
-    scene.run()
+    with caplog.at_level(logging.INFO):
+        scene.run()
+    assert f"to be {by}" in caplog.text
     scene.target.set(scene.topic, retention_ms="1000")
     scene.source.produce(scene.topic, numbered(100, 300))
     [row] = backfill_report.as_json(backfills.look(250, 400))["partitions"]

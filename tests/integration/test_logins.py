@@ -24,7 +24,7 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.login import security_of
 from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.kafka.preflight import reachability
-from kafka_replication.model.errors import BadInput, NotAuthenticated, ReplicationError, TlsFailed
+from kafka_replication.model.errors import BadInput, NotAuthenticated, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
@@ -84,6 +84,10 @@ def token_for_somebody_else(_: object) -> tuple[str, float]:
     return World.current.tls.issuer.token(aud="other"), time.time() + 600
 
 
+def no_token(_: object) -> tuple[str, float]:
+    raise OSError("no route to the provider")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def world(stack_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with tls_cluster(stack_folder) as tls:
@@ -106,21 +110,31 @@ RIGHT: dict[str, Way] = {
     "nothing revoked": lambda it: it.tls.tls(ssl_crl_location=it.tls.authority.revoked()),
     "cipher": lambda it: it.tls.tls(ssl_cipher_suites="ECDHE-ECDSA-AES256-GCM-SHA384"),
 }
-WRONG: dict[str, tuple[Way, type[ReplicationError], str]] = {
+# What both clients say, and a word of what they advise.
+WRONG: dict[str, tuple[Way, type[ReplicationError], str, str]] = {
     "client of the provider": (
         lambda it: it.oidc(**{"client.id": "nobody"}),
         NotAuthenticated,
         "gives no token to nobody: status 401, invalid_client",
+        "client.secret",
     ),
     "token for somebody else": (
         lambda it: it.callback("token_for_somebody_else"),
         NotAuthenticated,
-        "refuses the login of oauth_cb's token with OAUTHBEARER",
+        "refuses the (login of the )?token",
+        "oauth_cb",
+    ),
+    "function that fails": (
+        lambda it: it.callback("no_token"),
+        Unreachable,
+        "oauth_cb gives no token: OSError: no route to the provider",
+        "correct oauth_cb",
     ),
     "revoked": (
         lambda it: it.tls.tls(ssl_crl_location=it.tls.authority.revoked(it.tls.certificate)),
         TlsFailed,
-        "certificate revoked",
+        "certificate (is )?revoked",
+        "",
     ),
 }
 
@@ -145,14 +159,15 @@ def test_both_clients_get_in(world: World, way: str) -> None:
 
 @pytest.mark.parametrize("way", WRONG)
 def test_no_client_gets_in(world: World, way: str) -> None:
-    settings_of, kind, said = WRONG[way]
+    settings_of, kind, said, advice = WRONG[way]
     settings = settings_of(world)
     with pytest.raises(kind, match=said) as caught:
         batch_client(settings)
-    with pytest.raises(kind) as of_records:
+    with pytest.raises(kind, match=said) as of_records:
         reachability.check("source", settings, TOPIC, 20.0, Deadline.after(60.0))
     for error in (caught.value, of_records.value):
         assert SECRET not in str(error) and "eyJ" not in str(error)
+        assert advice in error.remedy
     with pytest.raises(ReplicationError):
         clients.admin(settings, 2.0)
 

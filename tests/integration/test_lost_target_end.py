@@ -16,6 +16,7 @@ from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import read
 from tests.support.damage import forgotten
+from tests.support.intervals import at, copied, interval
 from tests.support.jobs import InProcess
 from tests.support.scenario import ALL, Scenario, numbered, only
 
@@ -28,14 +29,14 @@ def lose_the_end(scene: Scenario, cluster: KafkaCluster, partitions: int = 1) ->
     scene.settings |= CHUNKS
     scene.source.create(scene.topic, partitions)
 
-    def copied(count: int, first: int = 0) -> None:
+    def copy(count: int, first: int = 0) -> None:
         for number in range(partitions):
             scene.source.produce(scene.topic, numbered(count, first), number)
         assert [line.copied for line in scene.run().ranges] == [count] * partitions
 
-    copied(60)
+    copy(60)
     with forgotten(scene, cluster):
-        copied(40, 60)
+        copy(40, 60)
     assert scene.watermark() == 100
 
 
@@ -55,6 +56,20 @@ def test_it_is_copied_again_before_what_is_new(
     assert scene.watermark() == 120 and str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 120)"
     scene.idle_run()
     assert audit(scene.bare_run()).outcome == "clean"
+
+
+def test_the_next_data_interval_copies_it_before_its_own(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
+    """No later run would: the interval that had copied it has succeeded."""
+    scene = own_scene
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(number / 30, number) for number in range(90)])
+    assert copied(interval(scene, 0)) == 30
+    with forgotten(scene, own_cluster):
+        assert copied(interval(scene, 1)) == 30
+    report = interval(scene, 2)
+    assert copied(report) == 60 and "[30, 60) are copied again" in "".join(report.notes), report.table()
+    scene.assert_copied()
+    assert (scene.watermark(), copied(interval(scene, 1))) == (90, 0)
 
 
 @pytest.mark.slow

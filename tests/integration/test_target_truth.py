@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from datetime import UTC, datetime
 from typing import Any
@@ -52,10 +51,12 @@ def test_verified_copies_that_were_removed_are_said_until_somebody_accepts_it(sc
     assert code == 1 and document["problems"] == [f"{scene.topic}-0: {said}"]
     assert (line["state"], line["removed"], line["lag"], line["error"]) == ("removed from the target", 59, 0, said)
     assert "--from 0 --until 59" in line["remedy"]
-    pasted = re.search(r"kafka-replication (backfill [^,]*), with --dry-run first", line["remedy"])
-    assert pasted is not None, line["remedy"]
-    verb, file, *rest = shlex.split(pasted[1])
-    assert file == str(scene.folder / f"{scene.name}.yaml")
+    code, shown, _ = command(scene, "status")
+    pasted = [part for part in shown.splitlines() if part.strip().startswith("kafka-replication ")]
+    assert code == 1 and len(pasted) == 2, shown
+    (_, verb, file, *rest), (_, other, same, *_) = map(shlex.split, pasted)
+    assert file == same == str(scene.folder / f"{scene.name}.yaml")
+    assert (verb, other) == ("backfill", "approve-gap")
     code, out, err = command(scene, verb, *rest, "--dry-run", "--json")
     assert (code, json.loads(out)["offsets_to_copy"]) == (0, 59), err
     scene.source.produce(scene.topic, numbered(30, 200))

@@ -119,6 +119,8 @@ def test_the_document_of_a_dry_run() -> None:
                 "oldest_record": "2024-01-31T00:00:00Z",
                 "target_keeps_ms": 7 * DAY,
                 "kept_until": "2024-02-07T00:00:00Z",
+                "engine": None,
+                "engine_why": None,
                 "error": None,
                 "remedy": None,
             }

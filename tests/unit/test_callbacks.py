@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.client import callbacks, clients
-from kafka_replication.model.errors import BadInput
+from kafka_replication.kafka.client.login import security_of
+from kafka_replication.model.errors import BadInput, Unreachable
+from kafka_replication.wire.login.mechanisms import Bearer
 from tests import oauth
 
 MSK = "b-1.demo.abcde1.c2.kafka.EU-west-1.amazonaws.com:9098,b-2.demo.abcde1.c2.kafka.eu-west-1.amazonaws.com:9098"
@@ -109,6 +111,22 @@ def test_others_do_not(msk: None, config: dict[str, Any]) -> None:
 def test_ones_own_callback_is_kept(msk: None) -> None:
     config = {"bootstrap.servers": MSK, **BEARER, "oauth_cb": oauth.PATH}
     assert callbacks.resolved(config)["oauth_cb"] is oauth.unsecured_token
+
+
+def test_what_heals_a_login_at_a_cloud_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection names no function, so none can be corrected."""
+
+    def no_credentials(region: str) -> tuple[str, int]:
+        raise OSError(f"no credentials for {region}")
+
+    signer = ModuleType("aws_msk_iam_sasl_signer")
+    signer.__dict__["MSKAuthTokenProvider"] = type("P", (), {"generate_auth_token": staticmethod(no_credentials)})
+    monkeypatch.setitem(sys.modules, signer.__name__, signer)
+    login = security_of({"bootstrap.servers": MSK, **BEARER, "security.protocol": "SASL_SSL"}).login
+    assert isinstance(login, Bearer) and "credentials of the cloud" in login.remedy and "oauth_cb" not in login.remedy
+    with pytest.raises(Unreachable, match="signer of the cloud gives no token: OSError: no credentials") as error:
+        login.tokens.current(5)
+    assert "credentials of the cloud" in error.value.remedy
 
 
 def test_googles_brokers_get_googles_token(google: Credentials) -> None:

@@ -93,7 +93,7 @@ def said(answer: bytes = b"", *, error: int = 0, lifetime: int = 0) -> bytes:
 LOGINS: dict[str, Login] = {
     "PLAIN": Plain("u", "p"),
     "SCRAM-SHA-256": Scram("SCRAM-SHA-256", "u", "p"),
-    "OAUTHBEARER": Bearer("u", Tokens(lambda _: Token(value="t", expires=time.time() + 600), "a test")),
+    "OAUTHBEARER": Bearer("u", Tokens(lambda _: Token(value="t", expires=time.time() + 600), "a test"), "correct it"),
 }
 EMPTY = bytes(16)  # no error, no topic, no partition
 
@@ -181,6 +181,18 @@ def test_a_login_that_fails(mechanism: str, answers: tuple[bytes, ...], error: t
     security = Security(login=LOGINS[mechanism])
     with pytest.raises(error), served(answering(*answers), security):
         pass
+
+
+@pytest.mark.parametrize("offered", [(), ("PLAIN", "GSSAPI")], ids=["none", "others"])
+def test_a_mechanism_that_a_broker_does_not_offer_has_a_remedy_of_its_own(offered: tuple[str, ...]) -> None:
+    """No other password heals it."""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in offered)
+    answer = struct.pack(">hi", 33 if offered else 34, len(offered)) + names
+    security = Security(login=LOGINS["SCRAM-SHA-256"])
+    with pytest.raises(NotAuthenticated) as refused, served(answering(answer), security):
+        pass
+    assert f"it offers {', '.join(offered) or 'no login'}" in refused.value.what
+    assert ("sasl.mechanism" if offered else "security.protocol") in refused.value.remedy
 
 
 @pytest.mark.parametrize("answer", [b"\xff\xfe", b"r=1", b"", b"e=other-error"])

@@ -41,7 +41,7 @@ REPAIR = (
     "find out who changed the ledger topics, or what restored an older state of them; then let the command show what the"
     " receipts prove, and write it: kafka-replication ledger orders-dr.yaml --repair"
 )
-MENDS = "a run copies it again where receipts prove what stood there and the source still has it; where it says that it cannot, "
+MENDS = "the next run that is no backfill copies it again where receipts prove what stood there and the source still has it; where it says that it cannot, "
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
     "target truncated": (
         Case(target={"orders": topic("orders", "t-orders", (0, 30, 30))}, positions=OPENED),

@@ -44,7 +44,7 @@ NO_SECRETS = frozenset(
     [
         Security(login=Plain("me", SECRET)),
         Security(login=Scram("SCRAM-SHA-512", "me", SECRET)),
-        Security(login=Bearer("me", Tokens(lambda _: TOKEN, "a test"))),
+        Security(login=Bearer("me", Tokens(lambda _: TOKEN, "a test"), "")),
         TOKEN,
         Definition(connection_id="c", conn_type="kafka", extra=HOLDING),
         SparkConnection("spark://master:7077", {"spark.authenticate.secret": SECRET}),

@@ -130,6 +130,18 @@ def test_keys_are_in_no_file_but_for_a_moment(
         ({"ssl.engine.location": "x"}, "sets ssl.engine.location; .*let the record engine copy"),
         ({"broker.address.family": "v6"}, "sets broker.address.family; .*let the record engine copy"),
         ({"security.protocol": "SASL_SSL"}, "logs in with GSSAPI; set sasl.mechanism .*built with Kerberos"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.kerberos.keytab": "/k"},
+            "logs in with GSSAPI; set sasl.mechanism .*built with Kerberos",
+        ),
+        (
+            {**BEARER, "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.assertion.file": "/a"},
+            "sets sasl.oauthbearer.assertion.file; .*as oauth_cb.*or let the record engine copy",
+        ),
+        (
+            {**BEARER, "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+            "sets enable.sasl.oauthbearer.unsecure.jwt; .*as oauth_cb.*or let the record engine copy",
+        ),
         (BEARER, "OAUTHBEARER, and says not where its token comes from; set oauth_cb, or sasl.oauthbearer.method"),
         ({**BEARER, "sasl.oauthbearer.method": "oidc"}, "no sasl.oauthbearer.client.id"),
         ({**BEARER, "oauth_cb": "nowhere.token"}, "oauth_cb is 'nowhere.token', which cannot be imported"),

@@ -245,12 +245,12 @@ def status(
         return
 
     def action(run: Run) -> tuple[Any, str, int]:
-        from kafka_replication.reporting.causes import problems
+        from kafka_replication.reporting.causes import problem_lines, problems
         from kafka_replication.reporting.run.run_status import recent_runs, runs_at_work
         from kafka_replication.reporting.status import status_table
 
         rows = terminal_progress.status_rows(run)
-        wrong = problems(run.replication, rows, datetime.now(UTC))
+        wrong = problems(run.replication, rows, now := datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)
         document: documents.StatusDocument = {
@@ -264,7 +264,8 @@ def status(
         }
         died = (str(one) for one in recent[:1] if one.died)
         early = [f"NOTE {EARLY}"] if run.clusters.promise != TRANSACTIONAL else []
-        lines = [*map(str, at_work), *died, status_table(rows), *early, *(f"PROBLEM {line}" for line in wrong)]
+        told = problem_lines(run.replication, rows, now)
+        lines = [*map(str, at_work), *died, status_table(rows), *early, *told]
         return document, "\n".join(lines), int(bool(wrong))
 
     def watching(run: Run) -> tuple[Any, str, int]:

@@ -371,5 +371,5 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
     if lost := lost_before(position, task.range, task.missing):
         raise TargetLost(
             f"{at}: the target has lost {lost} since {task.range} was planned; that has to be copied first",
-            "run again; in Airflow, clear the task plan of this run",
+            "run again, a backfill after the next other run; in Airflow, clear the task plan of this run",
         )

@@ -206,7 +206,8 @@ class BackfillRow(PartitionRow, FromUntil):
     although they come after the new copies in the source.
 
     An estimate is null if there is none. ``kept_until`` is when the target may delete the oldest record; null, as
-    ``target_keeps_ms``, if it never does or if that is not known.
+    ``target_keeps_ms``, if it never does or if that is not known. ``engine`` begins with the copy, for the reason
+    ``engine_why``; both are null if nothing is copied.
     """
 
     on_target: Pairs
@@ -222,6 +223,8 @@ class BackfillRow(PartitionRow, FromUntil):
     oldest_record: str | None
     target_keeps_ms: int | None
     kept_until: str | None
+    engine: str | None
+    engine_why: str | None
     error: str | None
     remedy: str | None
 

@@ -28,13 +28,23 @@ def backfill(key: PartitionKey, offsets: OffsetRange) -> str:
     )
 
 
+def failed_list(replication: str) -> str:
+    """The command that lists the records that could not be copied."""
+    return f"kafka-replication failed list {replication}.yaml"
+
+
+def on_lines(told: str) -> str:
+    """The same remedy with each command on a line of its own, to be pasted. A command ends at a semicolon."""
+    return re.sub(r" (kafka-replication [a-z -]+ \S+\.yaml[^;]*)(; )?", r"\n    \1\n  ", told).rstrip()
+
+
 def with_file(told: Any, replication: str, file: str) -> Any:
     """The same text, or document with texts, whose commands for this replication name this file, which was read.
 
     What makes such a command knows the replication alone, and calls the file as it is called by custom.
     """
     if isinstance(told, str):
-        named = re.compile(rf"(?<=kafka-replication )([a-z-]+) {re.escape(replication)}\.yaml(?= )")
+        named = re.compile(rf"(?<=kafka-replication )([a-z -]+) {re.escape(replication)}\.yaml(?=[\s;']|$)")
         return named.sub(lambda command: f"{command[1]} {shlex.quote(file)}", told)
     if isinstance(told, dict):
         return {key: with_file(value, replication, file) for key, value in told.items()}

@@ -26,6 +26,6 @@ def store_finding(unknown: Sequence[PartitionKey], partitions: int) -> Finding |
     )
     remedy = (
         "name the store of the DAGs (KAFKA_REPLICATION_STORE_URL); if it is this one, the next run restores it, or"
-        " kafka-replication ledger FILE --rebuild-store"
+        f" kafka-replication ledger {unknown[0].replication}.yaml --rebuild-store"
     )
     return Finding("warning", "watermark store", what, remedy)

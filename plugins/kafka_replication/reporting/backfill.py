@@ -11,6 +11,7 @@ from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import show
+from kafka_replication.reporting.run.engines import engine_lines, engine_rows
 from kafka_replication.reporting.run.report import RunReport, new_topics
 from kafka_replication.reporting.table import table
 
@@ -58,6 +59,8 @@ def _row(line: BackfillLine) -> documents.BackfillRow:
         "oldest_record": _time(line.oldest),
         "target_keeps_ms": line.keeps,
         "kept_until": _time(line.kept_until),
+        "engine": line.plan.engine.engine if line.plan.engine else None,
+        "engine_why": line.plan.engine.why if line.plan.engine else None,
         "error": line.plan.what or None,
         "remedy": line.plan.remedy or None,
     }
@@ -88,7 +91,8 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
     )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
     rows = [_cells(line, present) for line in backfill_plan.lines]
-    text = table(head, rows) + f"\n{summary(backfill_plan)}"
+    engines = engine_lines(engine_rows(line.plan.engine for line in backfill_plan.lines))
+    text = "\n".join([table(head, rows), summary(backfill_plan), *engines])
     for line in backfill_plan.lines:
         text += _not_there_any_more(line)
         if line.newer and not line.plan.refused:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.config.values.schedule import last_due
+from kafka_replication.model.commands import failed_list, on_lines
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.times import duration, to_text
 from kafka_replication.planning.plan import State
@@ -275,7 +276,7 @@ def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> I
                 f"{count} record{'s' if count != 1 else ''} of {topic} could not be copied: in"
                 f" {replication.quarantine_topic}, until somebody retries or discards them"
             ),
-            remedy="'kafka-replication failed list' says why; then 'kafka-replication failed retry' or 'discard'",
+            remedy=f"'{failed_list(replication.name)}' says why; then 'kafka-replication failed retry' or 'discard'",
             places=tuple(f"{row.plan.key.source}: {row.waiting}" for row in of_topic),
         )
 
@@ -322,19 +323,31 @@ def problems(replication: Replication, rows: Iterable[PartitionStatus], now: dat
     """The reasons for exit code 1 of ``status``: partitions that are refused, miss copies on the target, will lose
     records at the source, are beyond the limit, or are unverified for long.
     """
-    reasons = []
+    return [problem for _, problem in _problems(replication, rows, now)]
+
+
+def problem_lines(replication: Replication, rows: Iterable[PartitionStatus], now: datetime) -> list[str]:
+    """The same for people, with the remedies that need a person, and their commands to paste."""
+    lines = []
+    for row, problem in _problems(replication, rows, now):
+        needs_person = row.answers and row.plan.remedy  # what a cluster, or a foreseen loss, needs is said above
+        lines.append(f"PROBLEM {problem}" + (f"\n  remedy: {on_lines(row.plan.remedy)}" if needs_person else ""))
+    return lines
+
+
+def _problems(
+    replication: Replication, rows: Iterable[PartitionStatus], now: datetime
+) -> Iterator[tuple[PartitionStatus, str]]:
     for row in rows:
         partition = row.plan.key.source
         if row.plan.refused:
-            verb = "is refused" if row.answers else "does not answer"
-            reasons.append(f"{partition} {verb}: {row.plan.what}")
+            yield row, f"{partition} {'is refused' if row.answers else 'does not answer'}: {row.plan.what}"
         elif row.plan.missed:
-            reasons.append(f"{partition}: {row.problem}")
+            yield row, f"{partition}: {row.problem}"
         elif row.loss:
-            reasons.append(f"{partition}: {row.loss.what}")
+            yield row, f"{partition}: {row.loss.what}"
         elif why := beyond(replication, row) or unverified(replication, row, now):
-            reasons.append(f"{partition} {why}")
-    return reasons
+            yield row, f"{partition} {why}"
 
 
 def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[RunFacts]) -> Observation:

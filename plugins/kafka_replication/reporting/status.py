@@ -9,6 +9,7 @@ from datetime import datetime
 from kafka_replication import documents
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
+from kafka_replication.model.commands import failed_list
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
@@ -248,7 +249,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
     delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
     failed = [
         f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
-        f" {row.undecided} of them wait for a decision: kafka-replication failed list"
+        f" {row.undecided} of them wait for a decision: {failed_list(row.plan.key.replication)}"
         for row in rows
         if row.quarantined + row.skipped
     ]

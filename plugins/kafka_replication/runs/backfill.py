@@ -37,6 +37,7 @@ from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.plan import preparing
 from kafka_replication.runs.plan.demand import Planned, Ranges, World
+from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.looking import asked, look, raise_findings
 from kafka_replication.runs.plan.previewing import check_functions
 from kafka_replication.runs.plan.receipt_check import defended
@@ -76,7 +77,8 @@ def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
     run, demand = _demanded(run, request)
     world = asked(run, look(run, demand, opens=False), transactions=True)
     raise_findings(run, demand, world)
-    return _estimated(run, _planned(run, demand, world).effect)
+    effect = _planned(run, demand, world).effect
+    return _estimated(run, effect.replanned(with_engines(run, effect.plan, world.snapshot)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

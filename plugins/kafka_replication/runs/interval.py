@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import ClassVar, Literal
 
 from kafka_replication.kafka.metadata import offsets
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillInput, plan_backfill
@@ -41,6 +42,7 @@ class Interval:
         return _interval(run, world.snapshot, view, self.start, self.end)
 
     def plan(self, run: Run, world: World, ranges: Ranges) -> Planned:
+        to_plan = {at: _from_lost_end(run, world, at, range_) for at, range_ in ranges.items()}
         made = plan_backfill(
             BackfillInput(
                 replication=run.replication,
@@ -48,7 +50,7 @@ class Interval:
                 ledger=world.view,
                 watermarks=run.watermarks(world.view),
             ),
-            ranges,
+            to_plan,
             opens=True,
         )
         title = f"data interval [{self.start.isoformat()}, {self.end.isoformat()})"
@@ -61,6 +63,18 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
     Raises PreflightFailed, NotAuthorized, or Refused, which names every refused partition.
     """
     return preparing.planned_once(run, Interval.kind, lambda: preparing.ready(run, Interval(start, end)))
+
+
+def _from_lost_end(run: Run, world: World, at: TopicPartition, range_: OffsetRange) -> OffsetRange:
+    """The range, with what the target lost at its end before it: that has to be copied first, so that the order is
+    kept, and no later run would copy it. Not if the source lost it, too, or if offsets between were never asked for.
+    """
+    key = PartitionKey(run.replication.name, at, run.replication.target_topic(at.topic))
+    position = own(run.replication, world.view).positions.get(key)
+    if position is None or not range_.from_ <= position.next_offset <= range_.until:
+        return range_
+    lost_from, log_start = copied_until(position), world.snapshot.source[at.topic].offsets(at.partition).log_start
+    return OffsetRange(min(range_.from_, lost_from), range_.until) if lost_from >= log_start else range_
 
 
 def _interval(

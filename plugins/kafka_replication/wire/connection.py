@@ -227,7 +227,8 @@ class _Exchange:
         ``seconds``.
         """
         handshake = self._connection.ask(SaslHandshakeRequest(mechanism=self._login.mechanism), SaslHandshakeResponse)
-        self._check(handshake.error_code, f"it offers {', '.join(handshake.mechanisms)}")
+        if handshake.error_code:
+            raise self._not_offered(handshake.mechanisms)
         try:
             self._login.exchange(self._say, seconds)
         except ValueError as e:
@@ -245,10 +246,15 @@ class _Exchange:
         if error:
             raise self._denied(why)
 
-    def _denied(self, why: str) -> NotAuthenticated:
+    def _not_offered(self, mechanisms: Sequence[str]) -> NotAuthenticated:
+        if not mechanisms:
+            return self._denied("it offers no login", "set security.protocol of the connection to SSL or PLAINTEXT")
+        return self._denied(f"it offers {', '.join(mechanisms)}", "set sasl.mechanism to one of these")
+
+    def _denied(self, why: str, remedy: str | None = None) -> NotAuthenticated:
         return NotAuthenticated(
             f"{self._connection.address} refuses the login of {self._login.who} with {self._login.mechanism}: {why}",
-            self._login.remedy,
+            remedy or self._login.remedy,
         )
 
 

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
 C = TypeVar("C", ReportingConsumer, ReportingProducer, ReportingAdmin)
 
+_NO_TOKEN = "OAuth token not set"  # confluent-kafka, where a function of tokens fails, for whatever reason
 REFUSED = ("transactional.id", "group.id", "group.instance.id")
 CONSUMER: dict[str, Any] = {
     "isolation.level": "read_committed",
@@ -258,6 +259,10 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
+        if _NO_TOKEN in reason:
+            from kafka_replication.kafka.client.login import why_no_token  # only this failure needs it
+
+            raise why_no_token(config) from e
         raise connect_diagnosis.unusable(config, reason) from e
     client.reported = reported
     return client

@@ -9,9 +9,12 @@ from typing import Any
 
 from kafka_replication.kafka.client import callbacks
 from kafka_replication.kafka.client.clients import ClientConfig
-from kafka_replication.model.errors import BadInput
-from kafka_replication.wire.login.security import Security, is_about_connecting
+from kafka_replication.kafka.diagnosis.connect_diagnosis import name_of
+from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
+from kafka_replication.wire.login.security import Security, is_about_connecting, tokens_of
 from kafka_replication.wire.login.unsupported import Unsupported
+
+PATIENCE = 10.0  # seconds for a token, as confluent-kafka has
 
 
 def unsupported(config: ClientConfig) -> str | None:
@@ -31,6 +34,17 @@ def security_of(config: ClientConfig) -> Security:
     settings = {name: value for name, value in config.items() if is_about_connecting(name) or name == _SERVERS}
     with _making:
         return _security(tuple(sorted(settings.items())))
+
+
+def why_no_token(config: ClientConfig) -> ReplicationError:
+    """The error of the function of tokens, which is called once more: confluent-kafka shows none."""
+    function, cluster = callbacks.token_callback(config), name_of(config)
+    if function is not None:
+        try:
+            tokens_of(function, config).current(PATIENCE)
+        except ReplicationError as e:
+            return type(e)(f"{cluster}: {e.what}", e.remedy)
+    return Unreachable(f"{cluster}: there was no token for the login within {PATIENCE:.0f} s", "run again")
 
 
 _SERVERS = "bootstrap.servers"  # those of a cloud say where tokens come from

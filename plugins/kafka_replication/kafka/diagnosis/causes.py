@@ -30,6 +30,13 @@ LOGIN_REFUSED = ConnectCause(
     what="the broker refuses the login",
     remedy="correct sasl.username and sasl.password in the connection's extra, or add the user to the brokers",
 )
+TOKEN_REFUSED = ConnectCause(
+    name="token-refused",
+    kind=NotAuthenticated,
+    what="the broker refuses the token",
+    remedy="correct the sasl.oauthbearer.* settings of the connection's extra, its oauth_cb, or what the machine's"
+    " credentials may do at the cloud; the broker's log says what is wrong with the token",
+)
 MECHANISM_NOT_ENABLED = ConnectCause(
     name="mechanism-not-enabled",
     kind=NotAuthenticated,
@@ -79,6 +86,12 @@ WRONG_HOST_NAME = ConnectCause(
     what="the broker's certificate is for another host name",
     remedy="use a name of the certificate in bootstrap.servers and in the brokers' advertised.listeners, or issue a"
     " certificate with this name",
+)
+CERTIFICATE_REVOKED = ConnectCause(
+    name="certificate-revoked",
+    kind=TlsFailed,
+    what="the broker's certificate is revoked by ssl.crl.location",
+    remedy="issue a new certificate for the broker, or correct the list of revoked ones",
 )
 CERTIFICATE_NOT_VERIFIED = ConnectCause(
     name="certificate-not-verified",
@@ -166,6 +179,7 @@ NO_ANSWER = ConnectCause(
 
 ALL = (
     LOGIN_REFUSED,
+    TOKEN_REFUSED,
     MECHANISM_NOT_ENABLED,
     LOGIN_NOT_EXPECTED,
     LOGIN_MISSING,
@@ -174,6 +188,7 @@ ALL = (
     CERTIFICATE_NOT_YET_VALID,
     UNKNOWN_AUTHORITY,
     WRONG_HOST_NAME,
+    CERTIFICATE_REVOKED,
     CERTIFICATE_NOT_VERIFIED,
     CLIENT_CERTIFICATE_MISSING,
     CLIENT_CERTIFICATE_REFUSED,

@@ -83,6 +83,8 @@ def _with_details(cause: ConnectCause, said: str, settings: Mapping[str, Any]) -
     """The cause with details of the connection, and with the message."""
     if cause is causes.CLIENT_CERTIFICATE_REFUSED and not any(name in settings for name in _OWN_CERTIFICATE):
         cause = causes.CLIENT_CERTIFICATE_MISSING
+    if cause in (causes.LOGIN_REFUSED, causes.LOGIN_FAILED) and _mechanism(settings) == "OAUTHBEARER":
+        cause = causes.TOKEN_REFUSED
     what = cause.what
     if cause is causes.LOGIN_REFUSED:
         mechanism = _mechanism(settings) or "GSSAPI"

@@ -30,6 +30,7 @@ _VERIFY = {
     19: causes.UNKNOWN_AUTHORITY,
     20: causes.UNKNOWN_AUTHORITY,
     21: causes.UNKNOWN_AUTHORITY,
+    23: causes.CERTIFICATE_REVOKED,
     62: causes.WRONG_HOST_NAME,
     64: causes.WRONG_HOST_NAME,
 }
@@ -128,6 +129,9 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
         context.check_hostname = False
     if str(settings.get("enable.ssl.certificate.verification", "true")).lower() == "false":
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if revoked := settings.get("ssl.crl.location"):
+        context.load_verify_locations(cafile=str(revoked))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 

@@ -84,8 +84,8 @@ def _retried(
     except Unreachable as e:
         raise type(e)(
             f"{partition}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
-            "let the workers reach the advertised address of every broker (firewall, routes, names), see"
-            " docs/deployment.md; if the brokers were only down, run again",
+            f"{e.remedy}{'; or ' * bool(e.remedy)}let the workers reach the advertised address of every broker"
+            " (firewall, routes, names), see docs/deployment.md; if the brokers were only down, run again",
         ) from e
 
 

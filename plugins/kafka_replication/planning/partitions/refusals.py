@@ -97,8 +97,8 @@ def target_truncated(key: PartitionKey, number: int, ours: int, end: int, *, men
     at, run = TopicPartition(key.target_topic, number), ""
     if mends:
         run = (
-            "a run copies it again where receipts prove what stood there and the source still has it; where it says"
-            " that it cannot, "
+            "the next run that is no backfill copies it again where receipts prove what stood there and the source"
+            " still has it; where it says that it cannot, "
         )
     return Refusal(
         State.TARGET_TRUNCATED,

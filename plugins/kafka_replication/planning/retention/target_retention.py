@@ -211,10 +211,9 @@ def remedy(key: PartitionKey, missed: Coverage, pending: Coverage, log_start: in
     accepted in whole chunks. ``log_start`` is the source's; None if it is not known.
     """
     offsets = missed.ranges[0]
-    given_up = f"accept it: {commands.approve_gap(key, offsets)}"
-    if pending.within(offsets):
-        given_up += " (it names the whole chunks, if these offsets are not)"
+    whole = " (the command names the whole chunks, if these offsets are not)" if pending.within(offsets) else ""
+    given_up = f"accept it{whole}: {commands.approve_gap(key, offsets)}"
     readable = offsets.intersection(OffsetRange(log_start or 0, MAX_OFFSET))
     if readable is None:
         return f"the source no longer has them either; {given_up}"
-    return f"copy them again: {commands.backfill(key, readable)}, with --dry-run first; or {given_up}"
+    return f"copy them again, first with --dry-run: {commands.backfill(key, readable)}; or {given_up}"

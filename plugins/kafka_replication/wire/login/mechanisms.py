@@ -74,11 +74,8 @@ class Bearer:
 
     who: str
     tokens: Tokens = field(repr=False)
+    remedy: str
     mechanism = "OAUTHBEARER"
-    remedy = (
-        "correct the sasl.oauthbearer.* settings of the connection, or its oauth_cb; the broker's log says what is"
-        " wrong with the token"
-    )
 
     def exchange(self, say: Say, seconds: float) -> None:
         token = self.tokens.current(seconds)

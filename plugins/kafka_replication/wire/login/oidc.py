@@ -40,7 +40,10 @@ SETTINGS = frozenset(
 )
 ATTEMPTS, ANSWER = 4, 10.0  # seconds that one attempt may take
 LARGEST = 1 << 20  # bytes of an answer
-_BY_CALLBACK = "name a function that fetches the token as oauth_cb in the connection, see docs/connections.md"
+BY_CALLBACK = (
+    "leave it out and name a function that fetches the token as oauth_cb, see docs/connections.md, or let the record"
+    " engine copy, whose client may know it"
+)
 
 
 class TokenEndpoint:
@@ -50,7 +53,7 @@ class TokenEndpoint:
         """Raises Unsupported."""
         for name, only in ((GRANT, "client_credentials"), (METADATA, "none")):
             if str(config.get(name, only)).lower() != only:
-                raise Unsupported(f"the connection sets {name} to {config[name]}", _BY_CALLBACK)
+                raise Unsupported(f"the connection sets {name} to {config[name]}", BY_CALLBACK)
         self.client, secret = _setting(config, *IDS), _setting(config, *SECRETS)
         self._credentials = base64.b64encode(f"{self.client}:{secret}".encode()).decode()
         self._secrets = (secret, self._credentials)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kafka_replication.wire.login import oidc, tls
 from kafka_replication.wire.login.mechanisms import Bearer, Login, Plain, Scram
-from kafka_replication.wire.login.tokens import Tokens, from_callback, secrets_of
+from kafka_replication.wire.login.tokens import OF_A_CLOUD, OF_THE_CONNECTION, Source, Tokens, from_callback, secrets_of
 from kafka_replication.wire.login.unsupported import Unsupported
 
 CLIENT = "rdkafka"  # confluent-kafka's own, so that the same quota counts
@@ -43,11 +43,13 @@ _CONNECTING = (
     "client.id",
     "oauth",
 )
+_OF_TOKENS = "sasl.oauthbearer."
 _RECORD = "leave it out, or let the record engine copy, whose client may know it"
 _KERBEROS = (
     "set sasl.mechanism to one of {}; only the record engine can log in otherwise, with GSSAPI if its confluent-kafka"
     " is built with Kerberos"
 )
+_SAYS_WHY = "the broker's log says what is wrong with the token"
 TokenCallback = Callable[[Any], Any]
 
 
@@ -71,10 +73,12 @@ class Security:
 
         Raises Unsupported, which names a setting that this package does not know, or that is of no use.
         """
+        protocol = str(config.get("security.protocol", "plaintext")).upper()
+        if protocol.startswith("SASL_") and (mechanism := _mechanism(config)) not in MECHANISMS:
+            raise Unsupported(f"the connection logs in with {mechanism}", _KERBEROS.format(", ".join(MECHANISMS)))
         for name in sorted(config):
             if is_about_connecting(name) and name not in _KNOWN:
-                raise Unsupported(f"the connection sets {name}", _RECORD)
-        protocol = str(config.get("security.protocol", "plaintext")).upper()
+                raise Unsupported(f"the connection sets {name}", oidc.BY_CALLBACK if _OF_TOKENS in name else _RECORD)
         return cls(
             client=str(config.get("client.id", CLIENT)),
             tls=tls.context(config) if protocol.endswith("SSL") else None,
@@ -82,27 +86,41 @@ class Security:
         )
 
 
+def tokens_of(function: TokenCallback, config: Mapping[str, Any]) -> Tokens:
+    """The tokens that this function gives, for a connection with these settings."""
+    source = _source(config)
+    return Tokens(from_callback(function, config.get(_ARGUMENT), secrets_of(config), source), source.name)
+
+
+def _source(config: Mapping[str, Any]) -> Source:
+    return OF_THE_CONNECTION if config.get("oauth_cb") else OF_A_CLOUD
+
+
+def _mechanism(config: Mapping[str, Any]) -> str:
+    return str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
+
+
 def _login(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Login:
-    mechanism = str(config.get("sasl.mechanisms", config.get("sasl.mechanism", "GSSAPI"))).upper()
+    """The mechanism is one of `MECHANISMS`."""
+    mechanism = _mechanism(config)
     user, password = str(config.get("sasl.username", "")), str(config.get("sasl.password", ""))
     if mechanism == "PLAIN":
         return Plain(user, password)
     if mechanism in _SCRAM:
         return Scram(mechanism, user, password)
-    if mechanism == "OAUTHBEARER":
-        return _bearer(config, token_callback)
-    raise Unsupported(f"the connection logs in with {mechanism}", _KERBEROS.format(", ".join(MECHANISMS)))
+    return _bearer(config, token_callback)
 
 
 def _bearer(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Bearer:
     """A callback comes before the provider, as in librdkafka."""
     if token_callback is not None:
-        fetch = from_callback(token_callback, config.get(_ARGUMENT), secrets_of(config))
-        return Bearer("oauth_cb's token", Tokens(fetch, "oauth_cb"))
+        source = _source(config)
+        return Bearer(f"the token of {source.name}", tokens_of(token_callback, config), f"{source.remedy}; {_SAYS_WHY}")
     if str(config.get(oidc.METHOD, "default")).lower() != "oidc":
         raise Unsupported(
             "the connection logs in with OAUTHBEARER, and says not where its token comes from",
             f"set oauth_cb, or {oidc.METHOD} to oidc",
         )
     endpoint = oidc.TokenEndpoint(config)
-    return Bearer(endpoint.client, Tokens(endpoint.fetch, endpoint.name))
+    remedy = f"correct the sasl.oauthbearer.* settings of the connection; {_SAYS_WHY}"
+    return Bearer(endpoint.client, Tokens(endpoint.fetch, endpoint.name), remedy)

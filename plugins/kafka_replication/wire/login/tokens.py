@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 FRESH = 0.8  # of a token's life; then it is fetched anew, as by librdkafka
 _TOKEN = re.compile(r"[\x21-\x7e]+")  # RFC 7628, section 3.1: anything else could end the message early
 _NAME, _VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x20-\x7e\t\r\n]+")
-_CORRECT = "correct oauth_cb of the connection, see docs/connections.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +39,19 @@ class Token:
                 raise ValueError(f"{name!r} cannot be an extension, or not with this value")
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The name of a function that gives tokens, in messages, and the remedy if it gives none, or the wrong ones."""
+
+    name: str
+    remedy: str
+
+
+OF_THE_CONNECTION = Source("oauth_cb", "correct oauth_cb of the connection, see docs/connections.md")
+OF_A_CLOUD = Source(
+    "the signer of the cloud",
+    "give every machine with a client credentials of the cloud that may connect, see docs/connections.md",
+)
 Fetch = Callable[[float], Token]  # takes the seconds that it may take
 
 
@@ -102,9 +114,11 @@ class Tokens:
             return self._token if self._token is not None and self._now() < self._token.expires else None
 
 
-def from_callback(function: Callable[[Any], Any], argument: object, secrets: Sequence[str]) -> Fetch:
-    """Tokens of a connection's ``oauth_cb``, which returns what confluent-kafka expects: the token, when it expires,
-    and possibly a principal and extensions. Its error is shown without the connection's secrets.
+def from_callback(
+    function: Callable[[Any], Any], argument: object, secrets: Sequence[str], source: Source = OF_THE_CONNECTION
+) -> Fetch:
+    """Tokens of a function, which returns what confluent-kafka expects: the token, when it expires, and possibly a
+    principal and extensions. Its error is shown without the connection's secrets.
     """
 
     def fetch(_: float) -> Token:
@@ -112,11 +126,11 @@ def from_callback(function: Callable[[Any], Any], argument: object, secrets: Seq
             returned = function(argument)
         except Exception as e:  # noqa: BLE001  # it is a user's
             said = without(f"{type(e).__name__}: {e}", secrets)
-            raise Unreachable(f"oauth_cb gives no token: {said}", _CORRECT) from None
+            raise Unreachable(f"{source.name} gives no token: {said}", source.remedy) from None
         try:
             return _token_of(returned)
         except ValueError as e:
-            raise NotAuthenticated(f"what oauth_cb returned is of no use: {e}", _CORRECT) from None
+            raise NotAuthenticated(f"what {source.name} returned is of no use: {e}", source.remedy) from None
 
     return fetch
 
