@@ -212,6 +212,22 @@ def test_a_browser_shows_the_page_within_airflow_and_asks_no_other_host(browser:
 
 
 @needs_a_browser
+def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Server) -> None:
+    plot = ".plots figure:nth-of-type(3)"  # records copied
+    browser.leave()
+    browser.open(f"{server.url}{PREFIX}/replications/{ONE}")
+    wait_until(lambda: len(browser.all(".plots canvas")) == 4, 60)
+    share = browser.run(
+        "const {at, values, along} = JSON.parse(arguments[0].dataset.plot); const [since, until] = [along[0][0],"
+        " along.at(-1)[0]]; return (at[values.findLastIndex(Boolean)] - since) / (until - since)",
+        browser.one(f"{plot} .plot"),
+    )
+    browser.drag(f"{plot} .u-over", 0.3, share)
+    browser.wait_for(f"{PARTITIONS * RECORDS}", f"{plot} .u-legend")
+    browser.wait_for(" UTC", f"{plot} .u-legend")
+
+
+@needs_a_browser
 @pytest.mark.parametrize(
     ("action", "suffix", "conf"),
     [

@@ -6,13 +6,19 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from kafka_replication.overview.metrics import Collector, exposition
 from kafka_replication.store import open_store
@@ -77,3 +83,66 @@ def test_the_board_has_the_fields_that_grafana_needs_and_no_panel_covers_another
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
     for one, other in combinations(places, 2):
         assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def refused_by_grafana(board: Any) -> list[str]:
+    """The fields of a board that Grafana's own types do not know, or whose values they do not allow."""
+    register_default_plugins()  # the options of each kind of panel, and Prometheus' queries
+    read = Dashboard.from_json(deepcopy(board))
+    written = json.loads(JSONEncoder().encode(read))
+    return [*_lost(board, written, "board"), *_not_allowed(read, "board")]
+
+
+def _lost(given: Any, kept: Any, place: str) -> Iterator[str]:
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for key, value in given.items():
+            if key in kept:
+                yield from _lost(value, kept[key], f"{place}.{key}")
+            else:
+                yield f"{place}.{key}"
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for number, (one, other) in enumerate(zip(given, kept, strict=True)):
+            yield from _lost(one, other, f"{place}[{number}]")
+    elif given != kept:
+        yield place
+
+
+def _not_allowed(read: Any, place: str) -> Iterator[str]:
+    if isinstance(read, list):
+        for number, one in enumerate(read):
+            yield from _not_allowed(one, f"{place}[{number}]")
+    elif hasattr(read, "to_json"):
+        for name, hint in get_type_hints(type(read)).items():
+            value = getattr(read, name)
+            if any(hasattr(one, "to_json") for one in (value if isinstance(value, list) else [value])):
+                yield from _not_allowed(value, f"{place}.{name}")
+                continue
+            allowed = TypeAdapter[Any](hint, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
+            try:
+                allowed.validate_json(JSONEncoder().encode(value))
+            except ValidationError:
+                yield f"{place}.{name}"
+
+
+def test_grafanas_own_types_know_every_field_of_the_board_and_allow_its_value() -> None:
+    assert refused_by_grafana(BOARD) == []
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
+        (lambda panel: panel.update(discription="x"), "board.panels[0].discription"),
+        (lambda panel: panel["targets"][0].update(exprr="x"), "board.panels[0].targets[0].exprr"),
+        (lambda panel: panel["options"].update(colourMode="none"), "board.panels[0].options.colourMode"),
+        (lambda panel: panel["options"].update(colorMode="blurred"), "board.panels[0].options.color_mode"),
+        (
+            lambda panel: panel["fieldConfig"]["defaults"].update(units="s"),
+            "board.panels[0].fieldConfig.defaults.units",
+        ),
+        (lambda panel: panel["gridPos"].update(h="5"), "board.panels[0].grid_pos.h"),
+    ],
+)
+def test_a_mistake_in_a_panel_is_named(mistake: Callable[[Any], None], named: str) -> None:
+    board = deepcopy(BOARD)
+    mistake(board["panels"][0])
+    assert refused_by_grafana(board) == [named]

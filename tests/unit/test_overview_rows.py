@@ -65,6 +65,30 @@ def test_the_worst_alert_is_the_one_that_is_shown() -> None:
     assert [each.key.kind for each in row.causes] == [Kind.GAP, Kind.LAG]
 
 
+@pytest.mark.parametrize(
+    ("seen", "what", "remedy", "since"),
+    [
+        (replace(SEEN, newest=run("failed", finished_at=NOW)), "run run-1 failed", "run again", NOW),
+        (replace(SEEN, newest=run("planned")), "run run-1 died", "the log", NOW),
+        (Seen(standing=Standing(replication="orders-dr")), "nobody has looked", "replications.watch", None),
+        (
+            replace(SEEN, standing=replace(STANDING, at=NOW - 2 * OLD)),
+            "ten minutes",
+            "replications.watch",
+            NOW - 2 * OLD,
+        ),
+        (replace(SEEN, standing=replace(STANDING, lag=Lag())), "lag is not known", "kafka-replication check", NOW),
+    ],
+)
+def test_what_needs_a_person_without_an_alert_says_why_and_what_to_do(
+    seen: Seen, what: str, remedy: str, since: datetime | None
+) -> None:
+    row = row_of(seen, NOW)
+    assert row.state.needs_person
+    assert what in row.what and remedy in row.remedy
+    assert row.since == since
+
+
 def test_the_next_run_is_the_next_moment_of_the_schedule() -> None:
     assert row_of(SEEN, NOW).next_run == datetime(2026, 5, 4, 10, 15, tzinfo=UTC)
     assert row_of(replace(SEEN, look=Look(NOW, paused=True)), NOW).next_run is None

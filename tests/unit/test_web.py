@@ -25,6 +25,8 @@ from kafka_replication.web.site import Site, replication_of
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HTMX = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"  # dist/htmx.min.js of htmx.org 2.0.11
+UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"  # dist/uPlot.iife.min.js of uplot 1.6.32
+UPLOT_STYLE = "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"  # dist/uPlot.min.css
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "orders")
 SITE = Site("/airflow/kafka-replication", "/airflow")
 
@@ -55,38 +57,32 @@ def test_a_long_sample_fills_its_time_but_its_records_count_once() -> None:
     assert len(seen(day)) == BUCKETS * 3 // 4  # what lies within the period
 
 
-def drawing(samples: list[Sample], *, bars: bool = False) -> ElementTree.Element:
+def plot(samples: list[Sample], period: str = "day", *, bars: bool = False) -> Plot:
     value: plots.Value = (lambda one: one.records) if bars else (lambda one: one.lag.records)
-    found = points(samples, value, "day", NOW, added=bars)
-    plot = Plot(title="A & B", period="day", until=NOW, points=found, form=words.short, bars=bars)
-    return ElementTree.fromstring(plot.svg())
+    found = points(samples, value, period, NOW, added=bars)
+    return Plot(title="Lag", period=period, until=NOW, points=found, form=words.short, bars=bars)
 
 
-def test_a_plot_is_a_picture_with_a_name_and_a_break_where_nobody_looked() -> None:
-    two = [sample(timedelta(hours=hours, minutes=minutes), 1, 10) for hours in (2, 9) for minutes in (0, 8, 16)]
-    svg = drawing(two)
-    assert svg.attrib["role"] == "img"
-    assert svg.attrib["aria-label"] == "A & B: now 10, highest 10"
-    assert len(svg.findall("polyline")) == 2
-    assert len(drawing(two, bars=True).findall("rect")) == 6
-    assert drawing([]).attrib["aria-label"] == "A & B: nothing measured"
+def test_a_plot_has_a_name_and_a_break_where_nobody_looked() -> None:
+    two = [sample(timedelta(hours=hours), 1, lag) for hours, lag in ((2, 10), (9, 1_500))]
+    assert plot(two).label == "Lag: now 10, highest 1.5 k"
+    assert plot([]).label == "Lag: nothing measured"
+    drawn = plot(two).drawn()
+    assert len(drawn["at"]) == len(drawn["values"]) == len(drawn["texts"]) == BUCKETS
+    assert [text for text in drawn["texts"] if text != "not known"] == ["1.5 k", "10"]
+    assert drawn["values"].count(None) == BUCKETS - 2
+    assert drawn["up"] == [[0.0, "0"], [1_500, "1.5 k"]]
+    assert plot([]).drawn()["up"] == [[0.0, "0"]]
+    assert sum(value or 0 for value in plot(two, bars=True).drawn()["values"]) == 2
 
 
-@pytest.mark.parametrize("period", PERIODS)
-def test_nothing_is_drawn_beyond_the_edges(period: str) -> None:
-    samples = [sample(timedelta(days=days), days, days, Span.DAY) for days in range(400)]
-    plot = Plot(
-        title="t",
-        period=period,
-        until=NOW,
-        points=points(samples, lambda one: one.lag.records, period, NOW, added=False),
-        form=words.short,
-    )
-    for line in ElementTree.fromstring(plot.svg()).findall("polyline"):
-        for place in line.attrib["points"].split():
-            x, y = map(float, place.split(","))
-            assert plots.LEFT <= x <= plots.WIDTH
-            assert plots.TOP <= y <= plots.HEIGHT - plots.BOTTOM
+@pytest.mark.parametrize(("period", "first"), [("day", "12:00"), ("month", "03 Apr"), ("year", "May 2025")])
+def test_the_marks_of_the_time_axis_are_in_utc_and_nothing_lies_beyond_them(period: str, first: str) -> None:
+    drawn = plot([sample(timedelta(days=days), days, days, Span.DAY) for days in range(400)], period).drawn()
+    times = [at for at, _ in drawn["along"]]
+    assert (times[0], times[-1]) == ((NOW - PERIODS[period]).timestamp(), NOW.timestamp())
+    assert drawn["along"][0][1] == first
+    assert times[0] <= min(drawn["at"]) and max(drawn["at"]) <= times[-1]
 
 
 def outcome(from_: int, until: int, kind: str = "live", **values: Any) -> CopiedRange:
@@ -164,12 +160,22 @@ def test_addresses_escape_what_stands_in_them() -> None:
     assert [replication_of(dag) for dag in ("a", "a.audit", "a.failed", "a.backfill")] == ["a"] * 4
 
 
-def test_htmx_is_the_file_of_its_package_and_has_its_licence_beside_it() -> None:
-    assert hashlib.sha256((STATIC / "htmx.min.js").read_bytes()).hexdigest() == HTMX
-    assert (STATIC / "htmx.LICENSE").read_text().startswith("Zero-Clause BSD")
+@pytest.mark.parametrize(
+    ("file", "digest", "licence"),
+    [
+        ("htmx.min.js", HTMX, "Zero-Clause BSD"),
+        ("uPlot.iife.min.js", UPLOT, "The MIT License"),
+        ("uPlot.min.css", UPLOT_STYLE, "The MIT License"),
+    ],
+)
+def test_a_library_is_the_file_of_its_package_and_has_its_licence_beside_it(
+    file: str, digest: str, licence: str
+) -> None:
+    assert hashlib.sha256((STATIC / file).read_bytes()).hexdigest() == digest
+    assert (STATIC / f"{file.partition('.')[0]}.LICENSE").read_text().startswith(licence)
 
 
-@pytest.mark.parametrize("file", sorted([*FOLDER.glob("templates/*.html"), *FOLDER.glob("static/page.*")]), ids=str)
+@pytest.mark.parametrize("file", sorted([*FOLDER.glob("templates/*.html"), *FOLDER.glob("static/p*.*")]), ids=str)
 def test_no_file_of_ours_names_another_host_or_has_a_script_or_style_within(file: Path) -> None:
     text = file.read_text()
     assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)

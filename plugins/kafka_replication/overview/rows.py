@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,6 +20,15 @@ from kafka_replication.watermarks.values import RunRecord
 
 OLD: Final = timedelta(minutes=10)  # Airflow's watch looks every minute
 BACKFILL: Final = "backfill"  # the kind of its runs
+_LOOK: Final = (
+    "switch the DAG replications.watch on and see that it succeeds, or let `kafka-replication watch FILE` run;"
+    " `kafka-replication status FILE` asks the clusters now"
+)
+_AGAIN: Final = "then run again: only what is left is repeated"
+_REMEDIES: Final = {
+    "failed": f"the page of the run, and its report, name each range with the reason and the remedy; {_AGAIN}",
+    "died": f"the log of its last task or command says how far it came; {_AGAIN}",
+}
 _LATE: Final = frozenset({Kind.LAG, Kind.MISSED, Kind.RETENTION})
 
 
@@ -64,8 +73,8 @@ class Running:
 class Row:
     """One replication. ``lag`` and ``partitions`` were measured at ``measured_at``, ``work`` at its own time.
 
-    ``what``, ``remedy`` and ``since`` are of the worst open alert; empty if there is none. ``next_run`` is None for
-    runs by hand, and while the schedule is switched off.
+    ``what``, ``remedy`` and ``since`` are of the worst open alert, or say why it needs a person without one; empty if
+    nobody is needed. ``next_run`` is None for runs by hand, and while the schedule is switched off.
     """
 
     replication: str
@@ -138,16 +147,11 @@ def row_of(seen: Seen, now: datetime) -> Row:
     standing, facts = seen.standing, seen.standing.facts
     causes = tuple(sorted((cause for cause in seen.causes if _is_told(cause)), key=lambda cause: cause.key.kind.rank))
     paused = seen.look is not None and seen.look.paused
-    worst = causes[0] if causes else None
-    what, remedy, since = "", "", None
-    if worst is not None:
-        what, remedy, since = worst.cause.what, worst.cause.remedy, worst.since
-    elif seen.newest is not None and has_failed(seen.newest):
-        what = f"run {seen.newest.run_id} {state_of(seen.newest, seen.at_work)}"
-        remedy, since = "its ranges below name the reason; then run again: only what is left is repeated", _ended(seen)
+    state = _state(seen, causes, now)
+    what, remedy, since = _trouble(seen, causes, state, now)
     return Row(
         replication=standing.replication,
-        state=_state(seen, causes, now),
+        state=state,
         facts=facts,
         lag=standing.lag,
         partitions=standing.partitions,
@@ -188,8 +192,22 @@ def is_old(measured_at: datetime | None, now: datetime) -> bool:
     return measured_at is None or now - measured_at > OLD
 
 
-def _ended(seen: Seen) -> datetime | None:
-    return None if seen.newest is None else seen.newest.finished_at or seen.newest.created_at
+def _trouble(seen: Seen, causes: Sequence[OpenCause], state: State, now: datetime) -> tuple[str, str, datetime | None]:
+    """The trouble, its remedy, and since when it lasts: of the worst alert, else of what is seen without one."""
+    if causes:
+        return causes[0].cause.what, causes[0].cause.remedy, causes[0].since
+    run, looked_at = seen.newest, seen.standing.at
+    if state is State.FAILING and run is not None:
+        ended = state_of(run)
+        return f"run {run.run_id} {ended}", _REMEDIES[ended], run.finished_at or run.created_at
+    if state is not State.UNSEEN:
+        return "", "", None
+    if looked_at is None:
+        return "nobody has looked at it yet, so no alert comes", _LOOK, None
+    if is_old(looked_at, now):
+        return "nobody has looked at it for ten minutes, so its numbers are old and no alert comes", _LOOK, looked_at
+    remedy = "see which partition has no lag; `kafka-replication check FILE` asks both clusters and names the reason"
+    return "its lag is not known: a partition of the source did not answer the last look", remedy, looked_at
 
 
 def _is_told(cause: OpenCause) -> bool:

@@ -66,15 +66,8 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _why(row: Row) -> str:
-    """The trouble, and its remedy; a replication that nobody looks at has no alert that says it."""
-    if row.what:
-        return f"{row.what}\n  remedy: {row.remedy}" if row.remedy else row.what
-    if row.undecided:
-        return f"{row.undecided:,} failed records wait for a decision\n  remedy: kafka-replication failed list FILE"
-    return (
-        "nobody has looked at it for ten minutes, or a cluster did not answer\n  remedy: let Airflow's watch DAG or"
-        " `kafka-replication watch FILE` look; `kafka-replication status FILE` asks the clusters now"
-    )
+    """The trouble, and its remedy."""
+    return f"{row.what}\n  remedy: {row.remedy}" if row.remedy else row.what
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

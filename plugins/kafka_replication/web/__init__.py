@@ -1,6 +1,6 @@
 """Pages as HTML, from values: Jinja2's templates, plots and maps as SVG. Knows no server and no Airflow.
 
-Nothing comes from another host: htmx lies in `static`, with its licence, as its npm package has it.
+Nothing comes from another host: htmx and uPlot lie in `static`, with their licences, as their npm packages have them.
 """
 
 PREFIX = "/kafka-replication"  # of the pages, on Airflow's API server

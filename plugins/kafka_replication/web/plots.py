@@ -1,20 +1,18 @@
-"""Plots over time as SVG. Colours come from the page's style sheet, so that they fit both themes."""
+"""Plots over time, as values that uPlot draws in the browser (`static/plots.js`). The texts are made here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from html import escape
-from typing import Final
+from typing import Any, Final
 
 from kafka_replication.watermarks.sight import Sample
 
-WIDTH, HEIGHT = 420, 140
-LEFT, RIGHT, TOP, BOTTOM = 64, 10, 10, 22
 BUCKETS: Final = 180
 PERIODS: Final = {"day": timedelta(days=1), "month": timedelta(days=31), "year": timedelta(days=366)}
-_TICKS: Final = {"day": (4, "%H:%M"), "month": (4, "%d %b"), "year": (4, "%b %Y")}
+_PARTS: Final = 4  # of the time axis
+_TIMES: Final = {"day": "%H:%M", "month": "%d %b", "year": "%b %Y"}
 Value = Callable[[Sample], float | None]
 
 
@@ -49,59 +47,27 @@ class Plot:
     def known(self) -> Sequence[Point]:
         return [point for point in self.points if point.value is not None]
 
-    def svg(self) -> str:
-        """The drawing. Its text alternative is the title with the newest and the highest value."""
+    @property
+    def label(self) -> str:
+        """The title with the newest and the highest value, for those who do not see the drawing."""
         newest = self.known[-1].value if self.known else None
         said = "nothing measured" if newest is None else f"now {self.form(newest)}, highest {self.form(self.highest)}"
-        parts = [
-            f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-            f' aria-label="{escape(f"{self.title}: {said}")}">',
-            *self._axes(),
-            *(self._bars() if self.bars else self._lines()),
-            "</svg>",
-        ]
-        return "".join(parts)
+        return f"{self.title}: {said}"
 
-    def _x(self, at: datetime) -> float:
-        share = (at - self.since) / PERIODS[self.period]
-        return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
+    def drawn(self) -> Mapping[str, Any]:
+        """The values with their texts. Times are Unix times. ``up`` and ``along`` are the marks of the axes.
 
-    def _y(self, value: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value / self.highest if self.highest else 0.0)
-
-    def _axes(self) -> Iterator[str]:
-        count, form = _TICKS[self.period]
-        for value in {0.0, self.highest}:
-            y = self._y(value)
-            yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(self.form(value))}</text>'
-            yield f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        for number in range(count + 1):
-            at = self.since + number * PERIODS[self.period] / count
-            anchor = "start" if not number else "end" if number == count else "middle"
-            yield f'<text x="{self._x(at):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{at:{form}}</text>'
-
-    def _lines(self) -> Iterator[str]:
-        """One line for each stretch of time in which the value is known."""
-        stretch = list[str]()
-        for point in (*self.points, Point(self.until, None)):
-            if point.value is not None:
-                stretch.append(f"{self._x(point.at):.1f},{self._y(point.value):.1f}")
-            elif stretch:
-                if len(stretch) == 1:  # a line of one point is not seen
-                    x, y = stretch[0].split(",")
-                    yield f'<circle class="line" cx="{x}" cy="{y}" r="1.5"/>'
-                yield f'<polyline class="line" points="{" ".join(stretch)}"/>'
-                stretch = []
-
-    def _bars(self) -> Iterator[str]:
-        width = max(1.0, (WIDTH - LEFT - RIGHT) / BUCKETS - 0.6)
-        for point in self.known:
-            if point.value:
-                y = self._y(point.value)
-                yield (
-                    f'<rect class="bar" x="{self._x(point.at):.1f}" y="{y:.1f}" width="{width:.1f}"'
-                    f' height="{HEIGHT - BOTTOM - y:.1f}"/>'
-                )
+        A value that is not known is None, so that the line has a break there.
+        """
+        parts = [self.since + number * PERIODS[self.period] / _PARTS for number in range(_PARTS + 1)]
+        return {
+            "bars": self.bars,
+            "at": [point.at.timestamp() for point in self.points],
+            "values": [point.value for point in self.points],
+            "texts": ["not known" if point.value is None else self.form(point.value) for point in self.points],
+            "up": [[value, self.form(value)] for value in sorted({0.0, self.highest})],
+            "along": [[at.timestamp(), f"{at:{_TIMES[self.period]}}"] for at in parts],
+        }
 
 
 def points(samples: Sequence[Sample], value: Value, period: str, until: datetime, *, added: bool) -> tuple[Point, ...]:
