@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from kafka_replication.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
 from kafka_replication.conformance.ground import opened, raised
 from kafka_replication.conformance.ledger_world import World
-from kafka_replication.conformance.sink_case import SinkCase, records, write
+from kafka_replication.conformance.sink_case import SinkCase, records, write, write_and_commit
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.puts import Item, Puts
@@ -28,6 +31,7 @@ from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
 from tests.support.hbase import HBaseGround
 
+SEED = int(os.environ.get("LATEST_SEED", random.SystemRandom().randrange(1 << 32)))
 # What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
 LEDGER = {
     name: check for name, check in ledger.ALL.items() if check is not ledger.open_transactions_are_named_by_their_keys
@@ -47,6 +51,58 @@ def test_sink(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
 @pytest.mark.parametrize("check", [*sink.PROMISED["latest"], *latest.ALL], ids=lambda check: check.__name__)
 def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], hbase: HBaseServer) -> None:
     check(SinkCase(HBaseGround.of(hbase, LATEST)))
+
+
+def test_whoever_writes_in_whatever_order_the_newest_record_of_the_last_session_is_there(hbase: HBaseServer) -> None:
+    """Copiers that were replaced, each with records of its own at the same offsets, write in any order."""
+    print(f"LATEST_SEED={SEED}")
+    chance, wanted = random.Random(SEED), dict[bytes | None, tuple[tuple[int, int], Record]]()
+    ground = HBaseGround.of(hbase, LATEST)
+    case = SinkCase(ground)
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(case.fenced())[0] for _ in range(4)]
+        writes = [(number, sorted(chance.sample(range(40), 8))) for number in range(4) for _ in range(4)]
+        chance.shuffle(writes)
+        for at, (number, offsets) in enumerate(writes):
+            some = [_by(number, offset, chance) for offset in offsets]
+            writer = sessions[number].begin()
+            writer.write(some)
+            writer.finish("")
+            for record in some:
+                newest = wanted.get(record[2], ((-1, -1), record))
+                # Of equal timestamps HBase shows what was written last.
+                if (record[0], number) >= newest[0]:
+                    wanted[record[2]] = (record[0], number), record
+            if at == len(writes) // 2:  # a table that is disabled is written to files
+                for enabled in (False, True):
+                    ground.enable(case.topic, enabled)
+    assert {record[2]: record for _, record in case.visible()} == {key: record for key, (_, record) in wanted.items()}
+
+
+def _by(number: int, offset: int, chance: random.Random) -> Record:
+    """The record that a session finds at an offset."""
+    value = chance.choice([None, b"", b"%d of %d" % (offset, number)])
+    headers = chance.choice([None, [("by", b"%d" % number)]])
+    return offset, 1_700_000_000_000 + number, b"abcde"[offset % 5 : offset % 5 + 1], value, headers
+
+
+def test_only_a_session_that_left_records_behind_makes_a_new_epoch(hbase: HBaseServer) -> None:
+    case = SinkCase(HBaseGround.of(hbase, LATEST))
+
+    def epoch() -> int:
+        return HBaseGround.of(hbase, LATEST).shelf(case.topic).head().epoch
+
+    with case.fenced() as (session, position):
+        before = epoch()
+        position = write_and_commit(case, session, position, records(3))
+    with case.fenced() as (session, position):
+        write_and_commit(case, session, position, records(3, 3))
+    assert epoch() == before
+    with case.fenced() as (session, _):
+        write(session, records(3, 6))
+    assert epoch() == before
+    with case.fenced(), case.fenced():
+        assert epoch() == before + 2
 
 
 @pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)

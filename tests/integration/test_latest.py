@@ -261,14 +261,15 @@ def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Cust
 
 
 def _wake(customers: Customers, session: SinkSession, generation: int, chance: random.Random) -> None:
-    """A copier that was replaced writes a part of the source that it had read, and cannot commit. One of before a reset
-    writes only keys that are there: others would be foreign documents, which stop the next copier.
+    """A copier that was replaced, and had another transform, writes a part of the source that it had read, and cannot
+    commit. One of before a reset writes only keys that are there: others would be foreign documents, which stop the next
+    copier.
     """
     customers.run()
     now, known = customers.scene.position().generation, customers.found().keys()
     first = chance.randrange(len(customers.log))
     some = [
-        (offset, record.timestamp, record.key, record.value, None)
+        (offset, record.timestamp, record.key, b'{"n": -1}', None)
         for offset, record in enumerate(customers.log[first : first + 6], first)
         if generation == now or (record.key or b"").decode() in known
     ]

@@ -122,8 +122,8 @@ class Stored(Customers):
 
     def make_older(self, key: str) -> None:
         """With the timestamp that is there: HBase shows what was written last."""
-        [cells] = [cells for row, cells in self.ground.rows(self.scene.topic) if row == key.encode()]
-        self.ground.put_cells(self.scene.topic, key.encode(), {b"offset": bytes(8)}, int.from_bytes(cells[b"version"]))
+        topic, row = self.scene.topic, key.encode()
+        self.ground.put_cells(topic, row, {b"offset": bytes(8)}, self.ground.timestamp(topic, row))
 
     def remove(self, key: str) -> None:
         self.ground.remove(self.scene.topic, key.encode(), 2**62)

@@ -152,6 +152,13 @@ class HBaseGround(JournalGround):
         with self.gateway() as client:
             client.put(topic.encode(), types.TPut(row=row, columnValues=values))
 
+    def timestamp(self, topic: str, row: bytes) -> int:
+        """That of all cells of a row."""
+        with self.gateway() as client:
+            found = client.get(topic.encode(), definition().TGet(row=row))
+        [timestamp] = {cell.timestamp for cell in found.columnValues}
+        return int(timestamp)
+
     def remove(self, topic: str, row: bytes, timestamp: int | None = None) -> None:
         """Delete the cells of a row up to this timestamp; up to now without one."""
         with self.gateway() as client:

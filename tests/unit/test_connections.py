@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
 
 import pytest
 
 from kafka_replication.connections.definition import Definition
 from kafka_replication.connections.environment import EnvironmentConnections, variable
 from kafka_replication.connections.port import SparkConnection
+from kafka_replication.hbase.client import Client as HBaseClient
 from kafka_replication.hbase.target import HBaseTarget
-from kafka_replication.model.errors import BadInput, ConnectionMissing
+from kafka_replication.model.errors import BadInput, ConnectionMissing, Unexpected, Unreachable
 from kafka_replication.opensearch.target import OpenSearchTarget, refusal_of
 
 CONNECTIONS = EnvironmentConnections()
@@ -91,8 +94,10 @@ def test_settings_that_opensearch_does_not_have_are_refused(settings: dict[str, 
         ({}, "names no host"),
         ({"url": "https://gateway:9090"}, "asks for TLS"),
         ({"url": "http://gateway:9090", "use_ssl": True}, "asks for TLS"),
-        ({"url": "http://gateway:9090", "password": "secret"}, "logins"),
-        ({"url": "http://gateway:9090", "sasl": "GSSAPI"}, "logins"),
+        ({"url": "http://gateway:9090", "login": "me"}, "'login': logins"),
+        ({"url": "http://gateway:9090", "password": "secret"}, "'password': logins"),
+        ({"url": "http://gateway:9090", "principal": "hbase/gateway"}, "'principal': logins"),
+        ({"url": "http://gateway:9090", "sasl": "GSSAPI"}, "'sasl': logins"),
         ({"url": "http://gateway:9090", "verify": False}, "'verify'"),
         ({"url": "http://gateway:9090", "transport": "http"}, "transport is none of buffered, framed"),
     ],
@@ -102,6 +107,27 @@ def test_settings_that_hbase_does_not_have_are_refused(settings: dict[str, objec
         HBaseTarget.checked("rows", settings)
     whole = {"url": "http://gateway:9090", "transport": "framed", "protocol": "compact"}
     assert HBaseTarget.checked("rows", whole) == whole
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\x00\x02\x02\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+@pytest.mark.parametrize("more", [{}, {"protocol": "compact"}, {"transport": "framed"}])
+def test_a_gateway_that_asks_for_what_is_not_there_is_named(answer: bytes, more: dict[str, str]) -> None:
+    """It ends the connection, or answers with an alert of TLS, or by HTTP."""
+
+    class Answers(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1)
+            self.request.sendall(answer)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        client = HBaseClient({"url": f"http://127.0.0.1:{server.server_address[1]}", **more}, 10)
+        try:
+            with pytest.raises((Unreachable, Unexpected), match=r"getThriftServerType") as raised:
+                client.call("getThriftServerType")
+        finally:
+            server.shutdown()
+    assert "asks for TLS, HTTP or a login (SASL)" in raised.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Old receipts in the ledger of a target without transactions: what is deleted, when, and what its readers are told."""
+"""The head of a ledger of a target without transactions: its epochs; old receipts, what is deleted, when, and what readers
+are told.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka_replication.conformance.ledger_world import position, receipt
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Receipt
@@ -13,6 +17,7 @@ from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
+from kafka_replication.targets import journal
 from kafka_replication.targets.entry_writer import EntryWriter
 from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, JournalLedger, LedgerRecord
 
@@ -138,6 +143,34 @@ def test_a_receipt_that_cannot_be_read_stays(shelf: MemoryShelf) -> None:
     shelf.entries["a", 0, "b"] = LedgerRecord(7, RECEIPTS, 0, "not ours", value="{}")
     assert JournalLedger(shelf).expire(below(2)) == 1
     assert place in shelf.entries and ("a", 0, "b") in shelf.entries
+
+
+def test_a_session_has_a_higher_epoch_than_all_that_may_still_write_its_records() -> None:
+    head, old = Head(replication="orders"), Head(replication="orders").fenced_by("of entries").fenced_by("of entries")
+    assert old.epoch == 1, "it writes no records"
+    for name in "abc":
+        head = head.fenced_by(name, copies=True)
+    assert head.epoch == 1
+    assert head.left_by("a", 1).fenced_by("a", copies=True).epoch == 1
+    assert head.left_by("a", 7) is head, "that is another session"
+    head = head.fenced_by("a", copies=True)
+    assert (head.epoch, head.fenced_by("b", copies=True).epoch) == (2, 2), "one crash of a run is one epoch"
+    assert head.fenced_by("a", copies=True).epoch == 3
+    assert Head.of(head.as_json()) == head
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=60), st.integers(2, 4))
+def test_epochs_grow_whatever_is_forgotten(begun: list[tuple[str, bool]], most: int) -> None:
+    head, left_behind = Head(replication="orders"), dict[str, int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "MOST_SESSIONS", most)
+        for writer, leaves in begun:
+            head = head.fenced_by(writer, copies=True)
+            assert head.epoch > left_behind.get(writer, 0)
+            if leaves:
+                head = head.left_by(writer, head.session)
+            else:
+                left_behind[writer] = head.epoch
 
 
 def test_a_head_of_before_is_read() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from thriftpy2.protocol import TBinaryProtocolFactory, TCompactProtocolFactory
+from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TApplicationException, TClient, TException
 from thriftpy2.transport import (
     TBufferedTransportFactory,
@@ -35,6 +36,7 @@ PORT: Final = 9090
 TRANSPORTS: Final[Mapping[str, Any]] = {"buffered": TBufferedTransportFactory, "framed": TFramedTransportFactory}
 PROTOCOLS: Final[Mapping[str, Any]] = {"binary": TBinaryProtocolFactory, "compact": TCompactProtocolFactory}
 _Socket: Any = TSocket  # has no types
+_NOT_USED: Final = f"one that asks for TLS, HTTP or a login (SASL) cannot be used; {SEE}"
 SETTINGS: Final = frozenset({"url", "transport", "protocol"})
 _LOGINS: Final = ("login", "password", "keytab", "principal", "sasl")
 
@@ -46,7 +48,8 @@ def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"connection {name!r} names no host", f"put that of the Thrift2 gateway into its host; {SEE}")
     if there.scheme == "https" or settings.get("use_ssl"):
         raise BadInput(
-            f"connection {name!r} asks for TLS, which is not there yet for HBase", f"reach the gateway without; {SEE}"
+            f"connection {name!r} asks for TLS, which HBase's gateway has for HTTP alone, and that is not there yet",
+            f"reach the gateway without, or by a tunnel; {SEE}",
         )
     if given := [one for one in _LOGINS if settings.get(one)]:
         raise BadInput(
@@ -131,10 +134,10 @@ class Client:
             raise self._inside(method, error) from error
         except (TTransportException, OSError, EOFError) as error:
             raise self._away(method, error, seconds) from error
-        except TException as error:
+        except (TException, ProtocolError) as error:
             raise Unexpected(
                 f"{self.name} answers {method} with what is not Thrift: {error!r}",
-                f"correct port, transport or protocol of the connection; {SEE}",
+                f"correct port, transport or protocol of the connection; {_NOT_USED}",
             ) from error
         finally:
             if keep:
@@ -148,7 +151,7 @@ class Client:
         what = f"{self.name} does not answer {method}: {_text(error)}"
         if isinstance(error, TimeoutError) or "timed out" in _text(error):
             return Stalled(f"{what}, within {seconds:g} s", "check the cluster; or raise timeouts.request")
-        return Unreachable(what, f"start the Thrift2 gateway, or correct the connection's address; {SEE}")
+        return Unreachable(what, f"start the Thrift2 gateway, or correct the connection's address; {_NOT_USED}")
 
     def _judged(self, method: str, reason: str) -> ReplicationError:
         reason = reason.partition("\n")[0]

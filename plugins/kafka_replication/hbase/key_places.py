@@ -2,98 +2,36 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from kafka_replication.hbase.client import Answer, Client
+from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.keyed_rows import LONGEST_ROW, MOST_FOREIGN, KeyedRows, row_of
 from kafka_replication.hbase.places import TableWrites
-from kafka_replication.hbase.protocol import GREATER, thrift
 from kafka_replication.hbase.puts import Item, Puts
-from kafka_replication.hbase.rows import FAMILY, OVERHEAD, VERSION, cells_of
-from kafka_replication.hbase.scans import gets
+from kafka_replication.hbase.rows import MOST_EPOCH, MOST_GENERATION, MOST_OFFSET, OVERHEAD, stamp
 from kafka_replication.ledger.entries import Position
-from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.newest import MOST_OFFSET
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Record, size_of
 from kafka_replication.targets.chunk_places import NewestPlaces
 from kafka_replication.targets.idempotent import Leftover
-from kafka_replication.targets.keyed import NOT_A_ROW, KeyedPartition, NoPlace, version
-from kafka_replication.targets.resend import Outcome
+from kafka_replication.targets.keyed import NOT_A_ROW, KeyedPartition, NoPlace
 
-CALLS_AT_ONCE: Final = 4
-NOW: Final = 2**63 - 1  # as a timestamp
 MOST_HOLES: Final = 10  # that are asked for one by one
-_version: Final = struct.Struct(">q")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPuts:
-    """Writes each row only if its version is higher than that of the row which is there, in one step of HBase. So of
-    equal versions the first one stays: a copier that was replaced cannot change what its successor has written.
-    """
-
-    puts: Puts
-
-    def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
-        """As `Puts.write`. Of several items of one row only the newest is written."""
-        newest = dict[bytes, Item]()
-        for one in items:
-            before = newest.get(one.put.row)
-            if before is None or before.offset < one.offset:
-                newest[one.put.row] = one
-        return self.puts.resend.write(list(newest.values()), self._once)
-
-    def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
-        puts = self.puts
-        wanted = gets([one.put.row for one in batch], FAMILY, VERSION)
-        try:
-            there = puts.client.call("getMultiple", puts.table.encode(), wanted, seconds=puts.seconds)
-        except Answer as answer:
-            return puts.later(batch, answer)
-        except Unreachable as error:
-            return Outcome(tuple(batch), error.what)
-        before = {result.row: cells_of(result)[VERSION] for result in there if result.row}
-        left = [one for one in batch if before.get(one.put.row, b"") < _version_of(one)]
-        with ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="rows") as pool:
-            outcomes = list(pool.map(lambda one: self._one(one, is_new=one.put.row not in before), left))
-        return Outcome(
-            tuple(one for outcome in outcomes for one in outcome.again),
-            next((outcome.why for outcome in outcomes if outcome.why), ""),
-            tuple(failure for outcome in outcomes for failure in outcome.refused),
-            any(outcome.blocked for outcome in outcomes),
-        )
-
-    def _one(self, item: Item, *, is_new: bool) -> Outcome[Item]:
-        call, row, seconds = self.puts.client.call, item.put.row, self.puts.seconds
-        place = (self.puts.table.encode(), row, FAMILY, VERSION)
-        types = thrift()
-        try:
-            if not (is_new and call("checkAndPut", *place, None, item.put, seconds=seconds)):
-                change = types.TRowMutations(row=row, mutations=[types.TMutation(put=item.put)])
-                call("checkAndMutate", *place, GREATER, _version_of(item), change, seconds=seconds)
-        except Answer as answer:
-            return self.puts.judged([item], answer)
-        except Unreachable as error:
-            return Outcome((item,), error.what)
-        return Outcome()  # or one as new is there
-
-
-def _version_of(item: Item) -> bytes:
-    return next(bytes(one.value) for one in item.put.columnValues if one.qualifier == VERSION)
 
 
 class KeyPlaces(TableWrites):
-    """A `Places`. ``make`` gives the partition of the keys, once the table has to be there."""
+    """A `Places`. ``make`` gives the partition of the keys, once the table has to be there.
 
-    takes_back = False
+    Rows are written without a look at what is there: HBase shows the cells with the highest timestamp, whatever came
+    last, and every row has all columns.
+    """
+
+    takes_back, by_epoch = False, True
     several = "the transform makes several records of it, and of one offset a key has only one"
 
     def __init__(self, key: PartitionKey, client: Client, puts: Puts, make: Callable[[], KeyedPartition]) -> None:
@@ -119,13 +57,17 @@ class KeyPlaces(TableWrites):
         return NewestPlaces(self._key.source.partition)
 
     def placed(self, record: Record, number: int) -> Item | Failure:
+        if number > MOST_EPOCH:
+            raise Refused(
+                f"{self._key.replication}: more than {MOST_EPOCH:,} copiers died while they wrote, and HBase's"
+                " timestamps, which have this number, end here",
+                "copy it under another name (name) to another table (topics.rename)",
+            )
         try:
-            row, newness = self._row(record), version(self._origin.generation, record[0])
-            if newness == NOW:
-                raise NoPlace("its version is the timestamp by which HBase means the time of now")
+            row = self._row(record)
         except NoPlace as error:
             return Failure(record[0], FailureKind.REFUSED, f"it cannot be a row: {error}", NOT_A_ROW)
-        put = self._rows.put(record, newness, row, version=_version.pack(newness))
+        put = self._rows.put(record, stamp(self._origin.generation, record[0], number), row)
         return Item(record[0], put, size_of(record) + OVERHEAD)
 
     def _row(self, record: Record) -> bytes:
@@ -134,6 +76,11 @@ class KeyPlaces(TableWrites):
         row = row_of(self._made.key(record))
         if len(row) > LONGEST_ROW:
             raise NoPlace(f"its key makes a row key of {len(row)} bytes, and {LONGEST_ROW} is the most")
+        if self._origin.generation > MOST_GENERATION or record[0] > MOST_OFFSET:
+            raise NoPlace(
+                f"generation {self._origin.generation} or offset {record[0]} is too large for a timestamp:"
+                f" {MOST_GENERATION} and {MOST_OFFSET} are the most"
+            )
         return row
 
     def refusal(self, record: Record) -> Failure | None:
@@ -142,7 +89,7 @@ class KeyPlaces(TableWrites):
         return placed if isinstance(placed, Failure) else None
 
     def write(self, records: Sequence[Item]) -> tuple[Failure, ...]:
-        return KeyPuts(self._puts).write(records)
+        return self._puts.write(records)
 
     def remove(self, offsets: Collection[int], number: int) -> None:
         assert not offsets, "nothing is taken back"

@@ -1,4 +1,4 @@
-"""A table of the shape ``latest``: a row for each key, whose cells have the record's version as their timestamp.
+"""A table of the shape ``latest``: a row for each key, whose cells have a timestamp (`stamp`) that grows.
 
 The highest timestamp is what readers find, whoever writes it and when. Rows are not in the order of offsets, and HBase
 has no index of those: it is asked for timestamps, and passes over the files that have none of them. A file may still
@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.protocol import thrift
-from kafka_replication.hbase.rows import OFFSET, ORIGIN, Cells, Origin, origin_of
+from kafka_replication.hbase.rows import EVER, MOST_OFFSET, OFFSET, ORIGIN, Cells, Origin, origin_of, stamp
 from kafka_replication.hbase.scans import FIRST_PAGE, LONGEST_PAGE, PAGE_BYTES, Scans
-from kafka_replication.model.newest import MOST_GENERATION, MOST_OFFSET, version
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.journal import JournalLedger
@@ -23,7 +22,6 @@ from kafka_replication.targets.journal import JournalLedger
 LONGEST_ROW: Final = 32_767  # bytes of a row key
 MOST_FOREIGN: Final = 1_000  # rows of others that are counted and shown
 _ESCAPE: Final = b"\0"
-_EVER: Final = 2**63 - 1
 
 
 def row_of(key: bytes) -> bytes:
@@ -86,16 +84,12 @@ class KeyedRows:
 
 
 def _first(origin: Origin, offset: int) -> int:
-    """The first version of this offset or a later one."""
-    return version(origin.generation, offset) if offset <= MOST_OFFSET else _after(origin.generation)
-
-
-def _after(generation: int) -> int:
-    return version(generation + 1, 0) if generation < MOST_GENERATION else _EVER
+    """The first timestamp of this offset or a later one."""
+    return stamp(origin.generation, offset) if offset <= MOST_OFFSET else stamp(origin.generation + 1, 0)
 
 
 def _outside(generation: int | None) -> list[tuple[int, int]]:
-    return [(0, _EVER)] if generation is None else [(0, version(generation, 0)), (_after(generation), _EVER)]
+    return [(0, EVER)] if generation is None else [(0, stamp(generation, 0)), (stamp(generation + 1, 0), EVER)]
 
 
 def _offset(cells: Cells) -> int | None:

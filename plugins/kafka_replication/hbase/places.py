@@ -66,7 +66,7 @@ class TableWrites:
 class TablePlaces(TableWrites):
     """A `Places`. A later session's rows stay because an earlier one's cells are older."""
 
-    takes_back = True
+    takes_back, by_epoch = True, False
     several = "the transform makes several records of it, and a row's key has only the offset"
 
     def open(self, position: Position | None) -> None:

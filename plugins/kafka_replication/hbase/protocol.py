@@ -22,8 +22,6 @@ struct TResult { 1: optional binary row, 2: required list<TColumnValue> columnVa
 struct TGet { 1: required binary row, 2: optional list<TColumn> columns }
 struct TPut { 1: required binary row, 2: required list<TColumnValue> columnValues, 6: optional i32 durability }
 struct TDelete { 1: required binary row, 3: optional i64 timestamp, 7: optional i32 durability }
-union TMutation { 1: TPut put }
-struct TRowMutations { 1: required binary row, 2: required list<TMutation> mutations }
 struct TScan {
   1: optional binary startRow, 2: optional binary stopRow, 3: optional list<TColumn> columns, 4: optional i32 caching,
   6: optional TTimeRange timeRange, 7: optional binary filterString, 11: optional bool reversed, 15: optional i32 limit
@@ -46,10 +44,6 @@ service THBaseService {
     1: required binary table, 2: required binary row, 3: required binary family, 4: required binary qualifier,
     5: binary value, 6: required TPut tput
   ) throws (1: TIOError io)
-  bool checkAndMutate(
-    1: required binary table, 2: required binary row, 3: required binary family, 4: required binary qualifier,
-    5: required i32 compareOp, 6: binary value, 7: required TRowMutations rowMutations
-  ) throws (1: TIOError io)
   list<TResult> getScannerResults(1: required binary table, 2: required TScan tscan, 3: i32 numRows)
     throws (1: TIOError io)
   TTableDescriptor getTableDescriptor(1: required TTableName table) throws (1: TIOError io)
@@ -63,7 +57,6 @@ service THBaseService {
 """
 THRIFT2: Final = 2  # of getThriftServerType
 SYNC_WAL: Final = 3  # of durability: acknowledged when it is in the log, whatever the table says
-GREATER: Final = 5  # of compareOp: the value that is given than the one that is there
 # Once, while this module is imported: a second one would have classes of its own, whose errors nobody here catches.
 _LOADED: Final[Any] = thriftpy2.load_fp(io.StringIO(DEFINITION), "kafka_replication_hbase_thrift")
 

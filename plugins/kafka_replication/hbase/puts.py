@@ -49,23 +49,18 @@ class Puts:
         try:
             self.client.call("putMultiple", self.table.encode(), [one.put for one in batch], seconds=self.seconds)
         except Answer as answer:
-            return self.judged(batch, answer)
+            return self._judged(batch, answer)
         except Unreachable as error:
             return Outcome(tuple(batch), error.what)
         return Outcome()
 
-    def judged(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
-        """The outcome of a call about these rows that has no other answer. Raises what `write` does."""
+    def _judged(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
         too_large = any(text in answer.reason for text in TOO_LARGE)
         if too_large or (answer.inside and any(one.size > CELL_BYTES for one in batch)):
             if len(batch) > 1:
                 return self._by_halves(batch)
             what = f"{self.table} refuses it: its {batch[0].size} bytes are too many for a cell: {answer.reason[:200]}"
             return Outcome(refused=(Failure(batch[0].offset, FailureKind.TOO_LARGE, what, "cell_too_large"),))
-        return self.later(batch, answer)
-
-    def later(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
-        """The outcome of a call that no row's size is the reason for: all is sent again. Raises what `write` does."""
         if answer.inside:
             raise Unexpected(answer.what, "see the log of the Thrift2 gateway") from answer
         error = Tables(self.client).judged(self.table, answer)

@@ -20,8 +20,13 @@ from kafka_replication.sinks.port import Record
 
 FAMILY: Final = b"k"
 VALUE, KEY, HEADERS, TIMESTAMP, OFFSET, ORIGIN = b"value", b"key", b"headers", b"timestamp", b"offset", b"origin"
-VERSION: Final = b"version"  # where the newest record of each key is kept
 FAILED: Final = b"failed"  # in the quarantine
+# The bits of a timestamp where the newest record of each key is kept: generation, offset, epoch.
+_OFFSET_BITS, _EPOCH_BITS = 42, 14
+MOST_GENERATION: Final = 126  # so that no timestamp is that by which HBase means now
+MOST_OFFSET: Final = (1 << _OFFSET_BITS) - 1
+MOST_EPOCH: Final = (1 << _EPOCH_BITS) - 1
+EVER: Final = 2**63 - 1
 OVERHEAD: Final = 200  # bytes of a row beside key, value and headers; for the size of requests
 _KEY: Final = struct.Struct(">IIQ")
 _LONG: Final = struct.Struct(">q")
@@ -42,6 +47,13 @@ def offset_of(row: bytes) -> int:
 
 def partition_begins(partition: int) -> bytes:
     return struct.pack(">I", partition)
+
+
+def stamp(generation: int, offset: int, epoch: int = 0) -> int:
+    """A timestamp that is higher for each newer record of a key: of a later generation, or in the same one of a later
+    offset. Of one and the same record that of a later epoch is higher.
+    """
+    return min(generation << _OFFSET_BITS + _EPOCH_BITS | offset << _EPOCH_BITS | epoch, EVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +114,9 @@ class Rows:
         self._whole = _dumped(origin.about)
 
     def put(self, record: Record, number: int, row: bytes | None = None, **more: bytes) -> Any:
-        """The request that writes a record's row as the session of this ``number``, which is the timestamp of its
-        cells: what an earlier session writes later is never the newest version. ``row`` is another key, ``more`` are
-        more columns.
+        """The request that writes a record's row with cells of the timestamp ``number``, which grows with the session:
+        what an earlier session writes later is never the newest version. ``row`` is another key, ``more`` are more
+        columns.
         """
         offset, timestamp, key, value, headers = record
         absent = [name for name, content in (("key", key), ("value", value)) if content is None]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import xxhash
 
-from kafka_replication.model.errors import Fenced
+from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runtime import failpoints
 from kafka_replication.targets.journal import Head, Journal, key_text
 
@@ -23,10 +24,19 @@ class EntryWriter:
         """``check`` raises the error about a topic that lacks this partition."""
         self._journal, self._writer, self._what, self._check = journal, writer_name(writer_id), what, check
         self.session: int | None = None  # the number of this session; higher than that of every earlier one
+        self.epoch = 0  # that of the head when this session began
         self._entries: list[tuple[str, int, str, str | None]] = []
 
-    def fence(self) -> None:
-        self.session = self._journal.change(lambda head: head.fenced_by(self._writer)).session
+    def fence(self, *, copies: bool = False) -> None:
+        """``copies``: this session also writes records, which are not a part of its commits."""
+        head = self._journal.change(lambda head: head.fenced_by(self._writer, copies=copies))
+        self.session, self.epoch = head.session, head.epoch
+
+    def leave(self) -> None:
+        """Say that all which this session wrote was committed, and that nothing more comes. Never raises."""
+        if (session := self.session) is not None:
+            with suppress(ReplicationError):
+                self._journal.change(lambda head: head.left_by(self._writer, session))
 
     def begin(self) -> None:
         self._entries = []

@@ -47,6 +47,7 @@ class Places(Protocol):
     """The places of one key's records in an index or a table. Its errors are those of a session."""
 
     several: str  # the reason why one offset has not two records
+    by_epoch: bool  # True if the number of who writes has to be small: that of the epoch, which sessions share
     remedies: Mapping[FailureKind, str]  # for refused records; that of others is to correct them
 
     @property
@@ -107,6 +108,7 @@ class ChunkWriter:
         self._under_way: deque[Future[tuple[Failure, ...]]] = deque()
         self._parts = session.places.of_chunk(digests=self.screen is not None)
         self._first, self._last = -1, -1
+        self._aside_begun = False
         self.sent = 0
         self.first: Record | None = None
 
@@ -135,6 +137,7 @@ class ChunkWriter:
         self._aside.check(self._before + len(self._set_aside), failure.offset, what)
         failed = failed_record(record, failure)
         if action == "quarantine":
+            self._aside_begun = True
             failed = self._session.quarantine(self._aside, record, failed)
         self._set_aside.append(failed)
         self._parts.leave_out(failure.offset)
@@ -161,6 +164,11 @@ class ChunkWriter:
                 self._send()
         self._parts.add(records)
         self._raise_refused(wait=False)
+
+    @property
+    def wrote(self) -> bool:
+        """True if a record may have been written, here or to the quarantine."""
+        return self._aside_begun or self.sent > 0
 
     @property
     def _written(self) -> OffsetRange | None:
@@ -223,7 +231,7 @@ class IdempotentSession:
     def fence(self) -> None:
         if self._ids is not None:
             self.check_ids(self._ids)
-        self.transaction.fence()
+        self.transaction.fence(copies=True)
 
     def position(self) -> Position | None:
         self._position = self.ledger.position(self.key)
@@ -235,9 +243,11 @@ class IdempotentSession:
 
     @property
     def number(self) -> int:
-        """The number of this session: what an earlier one still writes does not replace what this one has written."""
+        """The number by which this session writes: what an earlier one still writes does not replace what this one has
+        written.
+        """
         assert self.transaction.session is not None, "not fenced"
-        return self.transaction.session
+        return self.transaction.epoch if self.places.by_epoch else self.transaction.session
 
     def check_ids(self, ids: Ids) -> None:
         self.places.check_ids(ids)
@@ -337,6 +347,8 @@ class IdempotentSession:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._chunk is None or not self._chunk.wrote:
+            self.transaction.leave()
         self.transaction.close()
 
 

@@ -69,8 +69,11 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """``sessions`` has the newest session of each writer, ``session`` the number that was given last. Receipts below
-    ``receipts_from`` may have been deleted for their age, when it was ``expired``.
+    """``sessions`` has the newest session of each writer that has not left, ``session`` the number that was given last.
+    Receipts below ``receipts_from`` may have been deleted for their age, when it was ``expired``.
+
+    ``epoch`` grows when a session replaces one that may still write: it is that of all sessions from ``epoch_from`` on.
+    So it orders who may write the same record, and stays small: it grows with crashes, not with runs.
     """
 
     replication: str
@@ -79,6 +82,8 @@ class Head:
     sessions: dict[str, int] = field(default_factory=dict)
     tail: tuple[LedgerRecord, ...] = ()
     receipts_from: int = 0
+    epoch: int = 1
+    epoch_from: int = 0
     expired: str = ""  # the time when old receipts were looked for last; empty: never
     at: Any = None  # tells the target which head is to be replaced; None: there is none yet
 
@@ -87,13 +92,25 @@ class Head:
         """All entries below this offset are documents of their own."""
         return self.tail[0].offset if self.tail else self.next_offset
 
-    def fenced_by(self, writer: str) -> Head:
-        """After ``writer`` began a new session, which ends all earlier ones of the same id."""
+    def fenced_by(self, writer: str, *, copies: bool = False) -> Head:
+        """After ``writer`` began a new session, which ends all earlier ones of the same id. ``copies``: it is one that
+        writes records.
+        """
         number = self.session + 1
         sessions = {**self.sessions, writer: number}
+        not_left = [self.sessions[writer]] if copies and writer in self.sessions else []
         if len(sessions) > MOST_SESSIONS:
-            del sessions[min(sessions, key=lambda name: sessions[name])]
-        return replace(self, session=number, sessions=sessions)
+            not_left.append(sessions.pop(min(sessions, key=lambda name: sessions[name])))
+        after = replace(self, session=number, sessions=sessions)
+        if max(not_left, default=-1) < self.epoch_from:
+            return after  # the epoch has grown since
+        return replace(after, epoch=self.epoch + 1, epoch_from=number)
+
+    def left_by(self, writer: str, session: int) -> Head:
+        """After this session ended, which will write nothing more."""
+        if self.sessions.get(writer) != session:
+            return self
+        return replace(self, sessions={name: number for name, number in self.sessions.items() if name != writer})
 
     def with_(self, entries: Iterable[tuple[str, int, str, str | None]]) -> Head:
         """After these entries were committed together."""
@@ -106,6 +123,7 @@ class Head:
 
     def as_json(self) -> dict[str, Any]:
         expired = {"expired": self.expired, "receipts_from": self.receipts_from} if self.expired else {}
+        epoch = {"epoch": self.epoch, "epoch_from": self.epoch_from} if self.epoch_from else {}
         return {
             "kind": "head",
             "format": FORMAT,
@@ -114,6 +132,7 @@ class Head:
             "session": self.session,
             "sessions": self.sessions,
             "tail": [record.as_json() for record in self.tail],
+            **epoch,
             **expired,
         }
 
@@ -129,6 +148,8 @@ class Head:
                 session=int(source["session"]),
                 sessions=dict(source["sessions"]),
                 tail=tuple(map(LedgerRecord.of_json, source["tail"])),
+                epoch=int(source.get("epoch", 1)),
+                epoch_from=int(source.get("epoch_from", 0)),
                 receipts_from=int(source.get("receipts_from", 0)),
                 expired=str(source.get("expired", "")),
                 at=at,
@@ -199,7 +220,8 @@ class Journal:
         """
         for _ in range(CONFLICTS):
             before = self.head()
-            after = changed(before)
+            if (after := changed(before)) is before:
+                return before
             if before.tail and after.is_full:
                 self.shelf.store(_newest(before.tail))
                 after = replace(after, tail=after.tail[len(before.tail) :])
