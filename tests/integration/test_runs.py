@@ -6,13 +6,15 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from kafka_replication.model.errors import PreflightFailed
+from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.run.report import RunReport
-from kafka_replication.runs import steps
+from kafka_replication.runs import backfill, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.support.checker import high_watermark, read
@@ -202,3 +204,14 @@ def test_a_run_that_succeeded_is_planned_again_once_its_plan_is_dropped(scene: S
     assert stored is not None
     assert (stored.state, run.stored_plan()) == ("planned", made)
     assert steps.prepare(run, Request()) == made
+
+
+def test_the_report_says_why_the_short_last_slice_of_a_backfill_has_another_engine(scene: Scenario) -> None:
+    scene.settings["max_records_per_run"] = 5_000
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [replace(record, value=b"x" * 40) for record in numbered(5_100)], linger_ms=500)
+    request = parse(scene.replication(), topics=[scene.topic], from_=0, until=5_100)
+    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request))
+    assert (line.engines, line.begun and line.begun.engine) == (("batch/1", "record/1"), "batch")
+    [turn] = line.turns
+    assert (turn.engine, turn.range.from_, turn.why) == ("record/1", 5_000, "it has fewer than 5,000 offsets")

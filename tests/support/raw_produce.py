@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from tests.support.waiting import wait_until
+
 FRAME = 61  # bytes of a batch before its records
 
 
@@ -89,6 +91,9 @@ def produce_batch(bootstrap: str, topic: str, partition: int, records: Sequence[
         return producer.send(topic, partition, raw_batch(records))
 
 
+NO_LEADER_YET = (3, 5, 6)  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
+
+
 class RawProducer:
     """A connection to a cluster of one broker."""
 
@@ -102,12 +107,24 @@ class RawProducer:
         self._connection.close()
 
     def send(self, topic: str, partition: int, batch: bytes) -> int:
-        """Send a batch; returns the offset of its first record."""
+        """Send a batch; returns the offset of its first record. A topic that was just created may have no leader yet."""
+        answers = list[tuple[int, int]]()
+
+        def is_answered() -> bool:
+            answers.append(self._answer(topic, partition, batch))
+            return answers[-1][0] not in NO_LEADER_YET
+
+        wait_until(is_answered)
+        error, offset = answers[-1]
+        assert error == 0, f"the broker refuses the raw batch: error code {error}"
+        return offset
+
+    def _answer(self, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
+        """The error code and the offset."""
         name = topic.encode()
         body = struct.pack(">hhih4s", 0, 7, 7, 4, b"test") + struct.pack(">hhi", -1, -1, 30_000)
         body += struct.pack(f">ih{len(name)}siii", 1, len(name), name, 1, partition, len(batch)) + batch
         self._connection.sendall(struct.pack(">i", len(body)) + body)
         answer = self._answers.read(struct.unpack(">i", self._answers.read(4))[0])
         error, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(name) + 4 + 4)
-        assert error == 0, f"the broker refuses the raw batch: error code {error}"
-        return int(offset)
+        return int(error), int(offset)

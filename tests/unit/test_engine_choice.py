@@ -80,6 +80,10 @@ def test_auto_is_the_batch_engine_but_for_short_ranges(engine: Any, span: int, n
     task, settings = replace(TASK, range=OffsetRange(0, span)), Copy(engine=engine)
     found = engine_for(task, settings, PLAIN, TakesBatches())
     assert (found.engine.name, found.why) == (name, "")
+    why = {"record": "copy.engine says so", "batch": ""}.get(
+        engine, f"it has fewer than {SHORT:,} offsets" * (span < SHORT)
+    )
+    assert engine_for(replace(task, planned_engine=BATCH), settings, PLAIN, TakesBatches()).why == why
 
 
 def test_without_its_packages_auto_copies_each_record(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,9 @@ def test_what_waits_is_what_was_opened_and_is_not_copied() -> None:
     assert waiting(replace(BEHIND, positions={key(): position(5_000)})) == []
     [new] = waiting(replace(BEHIND, positions={}, verified={}, watermarks={}))
     assert (str(new.left), str(new.to_copy)) == ("nothing", "[0, 5000)")
+    target_end = topic("orders", "t-orders", (0, 500, 500))
+    [stopped] = waiting(replace(BEHIND, target={"orders": target_end}))  # the target lost its end: nothing is copied
+    assert (stopped.left, str(stopped.to_copy)) == (behind.left, "nothing")
     overrun = replace(BEHIND, source=source((2_000, 5_000, 5_000)))
     assert waiting(overrun) == []  # it is refused, with a reason of its own
 

@@ -33,6 +33,7 @@ class CopyTask:
     most_failed: int = 0  # records of this generation that may be set aside in all, with those of earlier runs
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
     missing: Coverage = field(default_factory=Coverage)  # what the target had lost before that, and is not copied now
+    planned_engine: str = ""  # that the plan chose for a range of which this may be a part
     hands_over: bool = False  # records that its client would change are for another engine: see `OnlyAsStored`
 
 

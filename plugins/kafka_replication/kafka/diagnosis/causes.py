@@ -53,8 +53,9 @@ LOGIN_MISSING = ConnectCause(
     name="login-missing",
     kind=NotAuthenticated,
     what="this listener asks for a login, but the connection has none",
-    remedy="set security.protocol to SASL_SSL (without TLS: SASL_PLAINTEXT), sasl.mechanism, sasl.username and"
-    " sasl.password in the connection's extra",
+    remedy="set in the connection's extra security.protocol to SASL_SSL (without TLS: SASL_PLAINTEXT), sasl.mechanism"
+    " to one that the broker offers, and what that needs (sasl.username and sasl.password, or where tokens come from),"
+    " see docs/connections.md",
 )
 LOGIN_FAILED = ConnectCause(
     name="login-failed",

@@ -43,7 +43,8 @@ def engine_for(
     is the batch engine, but for a short range, and where its packages are not installed.
     """
     engines, absent = list[CopyEngine](), ""
-    for name in dict.fromkeys((engine_choice.chosen(settings.engine, task.range.span).engine, FALLBACK)):
+    choice = engine_choice.chosen(settings.engine, task.range.span)
+    for name in dict.fromkeys((choice.engine, FALLBACK)):
         try:
             engines.append(ENGINES[name](source, settings, pipeline, deadline))
         except ImportError as missing:
@@ -52,7 +53,9 @@ def engine_for(
             absent = without(missing)
             log.info("%s %s: not in whole batches: %s", task.key.source, task.range, absent)
     found = choose(engines, task, sink)
-    return found._replace(why=absent or found.why)
+    # A slice, or the rest of a range, may be short although its range is not.
+    short = choice.why if (task.planned_engine, choice.engine) == (BATCH, RECORD) else ""
+    return found._replace(why=absent or found.why or short)
 
 
 def exact_for(

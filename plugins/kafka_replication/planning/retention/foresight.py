@@ -20,7 +20,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import DAY_MILLIS
-from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.retention.losses import Limit, SizeLoss, SourceLoss, TargetLoss
 from kafka_replication.planning.retention.target_retention import Retention
 from kafka_replication.planning.snapshot import Snapshot, Topic
@@ -28,6 +28,9 @@ from kafka_replication.planning.topics.created_topics import created_config
 from kafka_replication.watermarks.values import Watermark
 
 _SHARE: Final = 4  # of a short retention
+_OTHER_SOURCE: Final = frozenset(
+    {State.SOURCE_RECREATED, State.OVERRUN, State.LATE_GAP, State.TRUNCATED, State.VANISHED, State.DELETED}
+)
 
 
 def soon(keeps: int) -> int:
@@ -125,12 +128,14 @@ class Waiting:
 
 
 def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[Waiting]:
-    """The partitions of the plan with offsets that are not copied. Refused ones are left out: that is said of them."""
+    """The partitions of the plan with offsets that are not copied, also of those that wait for a person. Left out are
+    partitions whose source is not what it was, or has lost records: that is said of them.
+    """
     found = []
     for planned in plan.partitions:
         source = snapshot.source.get(planned.key.source.topic)
         offsets = source.readable.get(planned.key.source.partition) if source else None
-        if planned.refused or source is None or offsets is None:
+        if planned.state in _OTHER_SOURCE or source is None or offsets is None:
             continue
         position = view.position(planned.key, planned.generation)
         is_own = planned.key.target_topic == replication.target_name(source.name)

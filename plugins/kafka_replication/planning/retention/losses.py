@@ -61,7 +61,8 @@ class SourceLoss:
     @property
     def remedy(self) -> str:
         source = f"{self.limit.setting} of {self.key.source.topic} on the source"
-        return f"run the replication, more often or without max_records_per_run; raise {source} until it has caught up"
+        run = "run the replication, more often or without max_records_per_run, and mend what stops it"
+        return f"{run}; raise {source} until it has caught up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
