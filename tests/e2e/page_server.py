@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
@@ -18,7 +23,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
-from tests.e2e.airflow_home import Airflow, copy
+from kafka_replication.web import PREFIX
+from tests.e2e.airflow_home import REPOSITORY, Airflow, copy
 from tests.e2e.api_server import Server, serving
 from tests.e2e.auth_of_one_dag import ONLY
 from tests.support.scenario import Cluster, numbered
@@ -74,3 +80,30 @@ def look(airflow: Airflow, name: str) -> None:
     file = airflow.folder / "dags" / "replications" / f"{name}.yaml"
     line = [sys.executable, "-m", "kafka_replication.cli", "watch", str(file), "--once"]
     subprocess.run(line, env=airflow.environment, check=False, capture_output=True)
+
+
+def runs_of(server: Server, dag_id: str) -> list[dict[str, Any]]:
+    with server.as_user("admin") as client:
+        return list(client.get(f"/api/v2/dags/{dag_id}/dagRuns").json()["dag_runs"])
+
+
+def scraped(server: Server, user: str, path: str = "metrics") -> tuple[int, dict[str, float]]:
+    """The status of a scrape with this user's token, and its samples that have no label but the replication."""
+    token = {"Authorization": f"Bearer {server.token(user)}"}
+    answer = httpx.get(f"{server.url}{PREFIX}/{path}", headers=token, timeout=60, trust_env=False)
+    if not answer.is_success:
+        return answer.status_code, {}
+    families = list(text_string_to_metric_families(answer.text))
+    return 200, {
+        f"{sample.labels['replication']} {sample.name.removeprefix('kafka_replication_')}": sample.value
+        for family in families
+        for sample in family.samples
+        if sample.labels.keys() == {"replication"}
+    }
+
+
+def clicks_of_docs() -> list[tuple[str, int, list[str]]]:
+    """What docs/page.md says: to see or do this, so many clicks, on these."""
+    text = (REPOSITORY / "docs" / "page.md").read_text().partition("## Clicks")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| ([^|]+) \| \d[^|]+ \| (\d): ([^|]+) \|$", text, re.MULTILINE)
+    return [(what, int(number), on.split(", ")) for what, number, on in found]

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_replication.runtime import failpoints
 from kafka_replication.store import open_store
 from kafka_replication.web import PREFIX
-from tests.e2e.airflow_home import REPOSITORY, SECRET, Airflow, copy
+from tests.e2e.airflow_home import SECRET, Airflow, copy
 from tests.e2e.api_server import Server, log_in, open_page
 from tests.e2e.auth_of_one_dag import ONLY
-from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, served
+from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, clicks_of_docs, runs_of, scraped, served
 from tests.support import browser as browsers
 from tests.support.browser import Browser
 from tests.support.clusters import Brokers
@@ -72,28 +70,15 @@ def test_rows_of_hidden_dags_are_not_there(server: Server) -> None:
 
 
 def test_prometheus_scrapes_with_a_token_what_its_user_may_see(server: Server) -> None:
-    def scraped(user: str, path: str = "metrics") -> tuple[int, dict[str, float]]:
-        token = {"Authorization": f"Bearer {server.token(user)}"}
-        answer = httpx.get(f"{server.url}{PREFIX}/{path}", headers=token, timeout=60, trust_env=False)
-        if not answer.is_success:
-            return answer.status_code, {}
-        families = list(text_string_to_metric_families(answer.text))
-        return 200, {
-            f"{sample.labels['replication']} {sample.name.removeprefix('kafka_replication_')}": sample.value
-            for family in families
-            for sample in family.samples
-            if sample.labels.keys() == {"replication"}
-        }
-
-    status, everything = scraped("admin")
+    status, everything = scraped(server, "admin")
     assert status == 200
     assert everything[f"{ONE} records_total"] == PARTITIONS * RECORDS, "of the run that the command made"
     assert everything[f"{ONE} lag_records"] == 0
     assert everything[f"{TWO} failed_records"] == 2
-    status, some = scraped(f"{ONLY}{ONE}", "metrics?by_topic=true")
+    status, some = scraped(server, f"{ONLY}{ONE}", "metrics?by_topic=true")
     assert status == 200
     assert {name.split()[0] for name in some} == {ONE}
-    assert scraped(f"{ONLY}nothing") == (403, {})
+    assert scraped(server, f"{ONLY}nothing") == (403, {})
 
 
 def test_what_needs_a_person_comes_first_with_its_remedy(server: Server) -> None:
@@ -188,11 +173,6 @@ def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield window
 
 
-def runs_of(server: Server, dag_id: str) -> list[dict[str, Any]]:
-    with server.as_user("admin") as client:
-        return list(client.get(f"/api/v2/dags/{dag_id}/dagRuns").json()["dag_runs"])
-
-
 @needs_a_browser
 def test_a_browser_shows_the_page_within_airflow_and_asks_no_other_host(browser: Browser, server: Server) -> None:
     browser.open(server.url)
@@ -212,6 +192,18 @@ def test_a_browser_shows_the_page_within_airflow_and_asks_no_other_host(browser:
 
 
 @needs_a_browser
+def test_numbers_that_are_no_longer_renewed_say_so_and_why(browser: Browser, server: Server) -> None:
+    browser.leave()
+    browser.open(f"{server.url}{PREFIX}/replications/{ONE}")
+    browser.wait_for("in sync", "#live")
+    browser.do("DELETE", "cookie/_token")
+    browser.wait_for("your login is over", "#stale")
+    browser.wait_for("in sync", "#live")  # what was there stays
+    browser.do("POST", "cookie", {"cookie": {"name": "_token", "value": server.token("admin"), "path": "/"}})
+    wait_until(lambda: browser.text("#stale") == "", 60)
+
+
+@needs_a_browser
 def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Server) -> None:
     plot = ".plots figure:nth-of-type(3)"  # records copied
     browser.leave()
@@ -224,7 +216,6 @@ def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Serve
     )
     browser.drag(f"{plot} .u-over", 0.3, share)
     browser.wait_for(f"{PARTITIONS * RECORDS}", f"{plot} .u-legend")
-    browser.wait_for(" UTC", f"{plot} .u-legend")
 
 
 @needs_a_browser
@@ -373,13 +364,6 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, server: S
         browser.press("\ue004")  # Tab
         reached.add(str(browser.run("return document.activeElement.innerText || document.activeElement.name")).strip())
     assert wanted <= reached, wanted - reached
-
-
-def clicks_of_docs() -> list[tuple[str, int, list[str]]]:
-    """What docs/page.md says: to see or do this, so many clicks, on these."""
-    text = (REPOSITORY / "docs" / "page.md").read_text().partition("## Clicks")[2].partition("\n## ")[0]
-    found = re.findall(r"^\| ([^|]+) \| \d[^|]+ \| (\d): ([^|]+) \|$", text, re.MULTILINE)
-    return [(what, int(number), on.split(", ")) for what, number, on in found]
 
 
 @needs_a_browser

@@ -1,4 +1,4 @@
-"""Pages as HTML, from values: Jinja2's templates, plots and maps as SVG. Knows no server and no Airflow.
+"""Pages as HTML, from values: Jinja2's templates, plots as numbers, maps as SVG. Knows no server and no Airflow.
 
 Nothing comes from another host: htmx and uPlot lie in `static`, with their licences, as their npm packages have them.
 """

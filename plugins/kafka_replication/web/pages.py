@@ -161,8 +161,9 @@ def partition(reader: Reader, key: PartitionKey) -> str:
     standing = next((each for each in reader.store.standing_partitions(key.replication) if _is(each, key)), None)
     topic, number = key.source.topic, str(key.source.partition)
     chosen = {"topics": topic, "topic": topic, "partitions": number, "partition": number}
+    gap = _lost(standing) if standing else {}
     offered = [
-        reader_action(reader, action.filled(chosen))
+        reader_action(reader, action.filled({**chosen, **gap} if action.name == "approve-gap" else chosen))
         for action in actions.actions(row, reader.allowed)
         if action.name in ("backfill", "audit", "approve-gap")
     ]
@@ -227,6 +228,12 @@ def _has(row: StatusRow, q: str) -> bool:
 
 def _is(row: StatusRow, key: PartitionKey) -> bool:
     return (row["topic"], row["partition"], row["target_topic"]) == (*_place(key), key.target_topic)
+
+
+def _lost(row: StatusRow) -> Mapping[str, str]:
+    """The source offsets that are neither copied nor there any more, for the form that gives them up."""
+    position, start = row["position"], row["log_start"]
+    return {"from": str(position), "until": str(start)} if position is not None and (start or 0) > position else {}
 
 
 def _place(key: PartitionKey) -> tuple[str, int]:

@@ -98,6 +98,23 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// Numbers that are no longer renewed must not look fresh: an expired login, or a server that is away, changes nothing else on the page.
+let renewedAt = new Date();
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  const { successful, xhr } = event.detail;
+  const said = document.getElementById("stale");
+  document.body.classList.toggle("stale", !successful);
+  said.hidden = successful;
+  if (successful) {
+    renewedAt = new Date();
+    said.textContent = "";
+    return;
+  }
+  const why = { 0: "Airflow does not answer", 401: "your login is over: log in to Airflow again", 403: "you may no longer see this", 503: "the store cannot be used: see the API server's log" };
+  said.textContent = `Not renewed since ${renewedAt.toISOString().slice(0, 19).replace("T", " ")} UTC: ${why[xhr.status] ?? `the answer is ${xhr.status}`}.`;
+});
+
 // A part of the page that is renewed keeps the focus of whoever uses the keyboard.
 let focused = null;
 

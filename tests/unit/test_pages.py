@@ -1,0 +1,111 @@
+"""Pages of a real store: what they say to somebody who has to act, beside the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kafka_replication.documents import StatusRow
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.store import open_store
+from kafka_replication.watermarks.sight import Facts, Lag
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.web import pages
+from kafka_replication.web.pages import Choices, Reader
+from kafka_replication.web.site import Site
+
+NAME = "orders-dr"
+KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
+FACTS = Facts(source="kafka_a", target="kafka_b")
+ROW: dict[str, Any] = {
+    "topic": "orders",
+    "partition": 3,
+    "target_topic": "orders",
+    "state": "gap",
+    "log_start": 3_000,
+    "source_end": 4_000,
+    "position": 2_000,
+    "watermark": 2_000,
+    "lag": 2_000,
+    "lag_seconds": 60.0,
+    "last_verified": None,
+    "verified_by": "digest",
+    "gaps": [],
+    "error": "offsets 2000 to 3000 can no longer be read",
+    "remedy": "approve the gap",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[WatermarkStore]:
+    with closing(open_store(f"sqlite:///{tmp_path}/store.db")) as store:
+        yield store
+
+
+def reader(store: WatermarkStore) -> Reader:
+    everything = frozenset({NAME, *(f"{NAME}.{kind}" for kind in ("backfill", "audit", "failed", "repair"))})
+    return Reader(store=store, site=Site("/kafka-replication", ""), now=datetime.now(UTC), allowed=everything)
+
+
+def text(html: str) -> str:
+    return unescape(" ".join(re.sub(r"<[^>]+>", " ", html).split()))
+
+
+def ended(store: WatermarkStore, run_id: str, state: str) -> None:
+    store.record_standing(NAME, FACTS, Lag(0, 0.0), [])
+    store.start_run(run_id, NAME, "live", "{}")
+    store.finish_run(run_id, state)
+
+
+def test_a_run_that_failed_leads_to_its_page_from_everywhere(store: WatermarkStore) -> None:
+    ended(store, "cli-1", "failed")
+    at = reader(store)
+    link = f'href="{at.site.ranges(NAME, "cli-1")}"'
+    for html in (pages.front(at, lambda name: True, "", 1, part=False), pages.live(at, NAME)):
+        assert link in html
+        assert "run cli-1 failed Remedy: " in text(html)
+
+
+def test_a_run_that_ended_before_any_range_says_where_the_reason_is(store: WatermarkStore) -> None:
+    ended(store, "cli-1", "failed")
+    said = text(pages.run(reader(store), NAME, "cli-1"))
+    assert "ended before it stored the result of a range" in said and "the log of its last task" in said
+    ended(store, "cli-2", "done")
+    assert "Remedy" not in pages.run(reader(store), NAME, "cli-2")
+
+
+def test_what_nobody_has_looked_at_says_so_with_the_remedy(store: WatermarkStore) -> None:
+    store.record_facts(NAME, FACTS)
+    said = text(pages.front(reader(store), lambda name: True, "", 1, part=False))
+    assert "not known never measured" in said
+    assert "Remedy: switch the DAG replications.watch on" in said
+
+
+def test_the_form_that_gives_lost_offsets_up_has_them_already(store: WatermarkStore) -> None:
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [cast(StatusRow, ROW)])
+    fields = values(pages.partition(reader(store), KEY), "approve-gap")
+    assert fields == {"topic": "orders", "partition": "3", "from": "2000", "until": "3000", "reason": ""}
+    assert values(pages.partition(reader(store), KEY), "audit")["from"] == ""
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [cast(StatusRow, ROW | {"log_start": 0})])
+    assert values(pages.partition(reader(store), KEY), "approve-gap")["from"] == ""
+
+
+def values(html: str, action: str) -> dict[str, str]:
+    """The fields of the form of this action, with their values."""
+    [form] = re.findall(rf'id="action-{action}".*?</form>', html, re.DOTALL)
+    return dict(re.findall(r'<input name="(\w+)" data-kind="\w+" value="([^"]*)"', form))
+
+
+def test_a_page_of_a_replication_is_whole(store: WatermarkStore) -> None:
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [cast(StatusRow, ROW)])
+    said = text(pages.replication(reader(store), NAME, Choices()))
+    for words in ("kafka_a → kafka_b", "2,000 records, 60 s", "orders-3", "Remedy: approve the gap", "None is open."):
+        assert words in said, words
