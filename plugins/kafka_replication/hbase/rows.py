@@ -84,6 +84,11 @@ class Origin:
             "partition": self.source.partition,
         }
 
+    @property
+    def beginning(self) -> bytes:
+        """The column of the origin in all its rows begins so; that of a partition with more digits may, too."""
+        return _dumped(self.about)[:-1]
+
     def is_of(self, cells: Cells) -> bool:
         """True if this origin has written the row, which may be one that was taken away again."""
         about = _about(cells)
