@@ -206,12 +206,17 @@ def _ids_or_errors(
     return {**told, **{name: str(description.topic_id) for name, description in descriptions.items()}, **failed}
 
 
+_configs: WeakKeyDictionary[AdminClient, SharedRead[str, dict[str, str] | ReplicationError]] = WeakKeyDictionary()
+
+
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
-    """The configuration of one topic. Raises an error if it cannot be read."""
-    settings, failed = configs(admin, [topic])
-    if topic in failed:
-        raise failed[topic]
-    return settings[topic]
+    """The configuration of one topic. Threads share the request. Raises an error if it cannot be read."""
+    asked = _configs.get(admin) or _configs.setdefault(admin, SharedRead())
+    read = asked.ask(topic, lambda names: {name: one for part in configs(admin, names) for name, one in part.items()})
+    if isinstance(read, ReplicationError):
+        raise read
+    assert read is not None
+    return read
 
 
 def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, ReplicationError]]:

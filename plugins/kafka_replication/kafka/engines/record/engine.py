@@ -18,7 +18,7 @@ from kafka_replication.kafka.client.listening_consumers import lent
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
-from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.metadata import shared_offsets, topics
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.unreadable_batches import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
@@ -245,7 +245,7 @@ class RecordReader:
         return batch
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
-        self._epoch_at_assign = offsets.leader_epoch(self._admin, self._at)
+        self._epoch_at_assign = shared_offsets.leader_epoch(self._admin, self._at)
         self._reader.come_to_rest()
         if left.from_ < position.next_offset and position.leader_epoch is not None:
             self._reader.check_not_truncated(position.next_offset, position.leader_epoch)
@@ -260,5 +260,5 @@ class RecordReader:
         """
         if chunk.last is not None and chunk.last.offset() == chunk.position - 1:
             return chunk.last.leader_epoch()
-        now = offsets.leader_epoch(self._admin, self._at)
+        now = shared_offsets.leader_epoch(self._admin, self._at)
         return now if now == self._epoch_at_assign else None
