@@ -1,10 +1,13 @@
-"""The word of one broker about partitions: their leaders and leader epochs, and the end of a log that it leads."""
+"""The word of one broker: ids of topics, leaders of partitions with their epochs, the end of a log that it leads."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Collection
 from typing import NamedTuple
 
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest, TopicRequest
+from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.list_offsets.v5.response import ListOffsetsResponse
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
@@ -49,6 +52,23 @@ def metadata(broker: Connection, topics: Collection[str]) -> Told:
                 for one in topic.partitions
             },
         )
+
+
+def topic_ids(broker: Connection, topics: Collection[str]) -> dict[str, str]:
+    """The ids, as the client writes them, of those topics that this broker knows and shows. It tells only one
+    partition of each.
+    """
+    found = dict[str, str]()
+    for name in topics:  # one at a time, because brokers leave out the topics behind the limit
+        request = DescribeTopicPartitionsRequest(
+            topics=(TopicRequest(name=TopicName(name)),), response_partition_limit=i32(1)
+        )
+        response = broker.ask(request, DescribeTopicPartitionsResponse)
+        with broker.understanding():
+            for topic in response.topics:
+                if not topic.error_code and topic.topic_id is not None and topic.name == name:
+                    found[name] = b64encode(topic.topic_id.bytes).decode().rstrip("=")
+    return found
 
 
 def end(leader: Connection, topic: str, partition: int, epoch: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Message
@@ -12,10 +13,14 @@ from kafka_replication.conformance.ground import Ground
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import PositionsReader, TopicReader
+from kafka_replication.kafka.ledger.shared import Found, SharedReadings
 from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.target import KafkaTarget
 from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.targets.port import TargetSettings
 from tests.contract.kafka_ground import KafkaGround
 from tests.support.scenario import Cluster
 
@@ -23,6 +28,18 @@ from tests.support.scenario import Cluster
 @pytest.fixture(scope="module")
 def ground(kafka_sides: tuple[Cluster, Cluster]) -> KafkaGround:
     return KafkaGround(kafka_sides[1])
+
+
+class OfAWorker(KafkaTarget):
+    """Its threads share one reading of the ledger. This one has read before, and others have written since."""
+
+    def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
+        super().__init__(replace(settings, shared=True), deadline)
+
+
+@pytest.fixture(scope="module")
+def shared_ground(kafka_sides: tuple[Cluster, Cluster]) -> KafkaGround:
+    return KafkaGround(kafka_sides[1], OfAWorker)
 
 
 def world_of(ground: Ground) -> World:
@@ -34,6 +51,44 @@ def world_of(ground: Ground) -> World:
 @pytest.mark.parametrize("check", checks.ALL.values(), ids=checks.ALL)
 def test_ledger(check: Callable[[World], None], ground: KafkaGround) -> None:
     check(world_of(ground))
+
+
+@pytest.mark.parametrize("check", checks.ALL.values(), ids=checks.ALL)
+def test_a_ledger_of_a_worker(check: Callable[[World], None], shared_ground: KafkaGround) -> None:
+    check(world_of(shared_ground))
+
+
+def not_looking_whether_anything_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "shown_ends", offsets.last_stable)
+
+
+def answering_before_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answer for a key is taken for the truth for ever."""
+    ask, answers = SharedReadings.entry, dict[tuple[int, bytes], Found | None]()
+
+    def stale(self: SharedReadings, partition: int, record_key: bytes) -> Found | None:
+        return answers.setdefault((partition, record_key), ask(self, partition, record_key))
+
+    monkeypatch.setattr(SharedReadings, "entry", stale)
+
+
+BROKEN_WHERE_SHARED = {
+    "not looking": (not_looking_whether_anything_is_hidden, checks.nothing_is_hidden_by_an_open_transaction),
+    "answering before": (answering_before_it_was_asked, checks.the_newest_committed_entry_counts),
+}
+
+
+@pytest.mark.parametrize(("break_it", "check"), BROKEN_WHERE_SHARED.values(), ids=BROKEN_WHERE_SHARED)
+def test_a_broken_ledger_of_a_worker_fails(
+    break_it: Callable[[pytest.MonkeyPatch], None],
+    check: Callable[[World], None],
+    shared_ground: KafkaGround,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_of(shared_ground)
+    break_it(monkeypatch)
+    with pytest.raises(AssertionError):
+        check(world)
 
 
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from kafka_replication.config import Replication
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import reader, topics, writable
 from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
+from kafka_replication.kafka.ledger.shared import SharedReadings
 from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Position, Receipt, Verified
@@ -32,7 +33,7 @@ class KafkaLedger:
     """The ledger of one replication. The first view reads the positions topic; later views read only new entries.
 
     ``read_before`` makes it a follower, see `follower`. ``patience`` is for how many seconds it waits for a transaction
-    that hides entries.
+    that hides entries. ``shared`` is asked first: it answers several threads at a time.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class KafkaLedger:
         deadline: Deadline = NEVER,
         read_before: ReadEntries | None = None,
         patience: float = LONGEST_TRANSACTION,
+        shared: SharedReadings | None = None,
     ) -> None:
+        self._shared = shared
         self._admin, self._cluster = admin, ClusterName(str(config["bootstrap.servers"]), "target")
         self._positions = PositionsReader(config, admin, replication, deadline, read_before, patience)
         self._receipts = ReceiptsReader(config, admin, replication, deadline, read_before is None, patience)
@@ -74,18 +77,27 @@ class KafkaLedger:
         return self._positions.entries().view(damaged)
 
     def position(self, key: PartitionKey) -> Position | None:
-        newest = self._positions.entry(key.ledger_partition, position_key(key))
+        newest = self._newest(key.ledger_partition, position_key(key))
         entry = newest.entry() if newest else None
         assert entry is None or isinstance(entry, Position)
         return entry
 
     def verified(self, key: PartitionKey) -> Verified | None:
-        newest = self._positions.entry(key.ledger_partition, verified_key(key))
+        newest = self._newest(key.ledger_partition, verified_key(key))
         entry = newest.entry() if newest else None
         assert entry is None or isinstance(entry, Verified)
         return entry
 
+    def _newest(self, partition: int, record_key: bytes) -> NewestEntry | None:
+        if self._shared is not None and (found := self._shared.entry(partition, record_key)) is not None:
+            return found.entry
+        return self._positions.entry(partition, record_key)
+
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        if self._shared is not None and len(wanted) == 1:
+            (asked,) = wanted.items()
+            if (found := self._shared.receipts(*asked)) is not None:
+                return found
         return self._receipts.receipts(wanted)
 
     def receipt_ends(self) -> Mapping[int, int]:

@@ -45,6 +45,7 @@ class TopicReader:
         waits: bool = True,
         patience: float = LONGEST_TRANSACTION,
     ):
+        self.stall = 60.0  # seconds in which nothing of what is known to be there arrives
         self._waits, self._topic_id, self._patience = waits, "", patience
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
@@ -71,6 +72,12 @@ class TopicReader:
             ends = offsets.last_stable(self._admin, places)
         return {place.partition: end for place, end in ends.items()}
 
+    def ends_now(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """The same, without waiting: of those partitions that answer at once, and in which nothing is hidden now."""
+        return {
+            place.partition: end for place, end in offsets.shown_ends(self._admin, self._places(partitions)).items()
+        }
+
     def _places(self, partitions: Collection[int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
 
@@ -91,7 +98,8 @@ class TopicReader:
         group = consumer_group(self._replication)
         with borrowed(self._config, group, make, reads=self._topic_id, **settings) as reader:
             for partition, range_ in wanted.items():
-                yield from PartitionReader(reader, TopicPartition(self.topic, partition)).records(range_)
+                at = TopicPartition(self.topic, partition)
+                yield from PartitionReader(reader, at, self.stall).records(range_)
 
     def _log_foreign(self, newest: NewestEntries) -> None:
         """Only the reader that waits logs them, not another one beside it."""
@@ -158,19 +166,30 @@ class PositionsReader(TopicReader):
         self._read_on([partition])
         return self._newest.get(partition, record_key)
 
-    def _read_on(self, partitions: Collection[int]) -> None:
+    def read_now(self, partitions: Collection[int]) -> Collection[int]:
+        """Read on in those of these partitions that need not be waited for, and return them."""
+        return self._read_on(partitions, self.ends_now)
+
+    def known(self, partition: int, record_key: bytes) -> NewestEntry | None:
+        """The newest entry that was read."""
+        return self._newest.get(partition, record_key)
+
+    def _read_on(
+        self, partitions: Collection[int], ends_of: Callable[[Collection[int]], Mapping[int, int]] | None = None
+    ) -> Collection[int]:
         topic_id = self._current_id()
         if topic_id != self._topic_id:
             self._forget(list(self._ends))
         self._topic_id = topic_id
-        ends = self.ends(partitions)
-        self._forget([partition for partition in partitions if self._ends.get(partition, 0) > ends[partition]])
+        ends = (ends_of or self.ends)(partitions)
+        self._forget([partition for partition, end in ends.items() if self._ends.get(partition, 0) > end])
         # A log that is only ever compacted keeps its start, so that is asked for once.
         since = {**self.starts([partition for partition in ends if partition not in self._ends]), **self._ends}
         for message in self.read({partition: readable(since[partition], end) for partition, end in ends.items()}):
             _add(self._newest, message)
         self._ends |= ends
         self._log_foreign(self._newest)
+        return ends.keys()
 
     def _forget(self, partitions: Collection[int]) -> None:
         """Read these partitions from the start again: the topic was re-created, or its log lost what was read."""
@@ -187,7 +206,18 @@ class ReceiptsReader(TopicReader):
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         self._topic_id = self._current_id()
         partitions = {key.ledger_partition for key in wanted}
-        starts, ends = self.starts(partitions), self.ends(partitions)
+        return self._read_bounded(wanted, self.starts(partitions), self.ends(partitions))
+
+    def receipts_now(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        """The same, of those keys whose partition need not be waited for."""
+        self._topic_id = self._current_id()
+        ends = self.ends_now({key.ledger_partition for key in wanted})
+        there = {key: since for key, since in wanted.items() if key.ledger_partition in ends}
+        return self._read_bounded(there, self.starts(ends), ends)
+
+    def _read_bounded(
+        self, wanted: Mapping[PartitionKey, int | None], starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Receipts:
         bounds = {partition: readable(starts[partition], end) for partition, end in ends.items()}
         since = offsets_to_read(wanted, {partition: there.until for partition, there in bounds.items()})
         newest = NewestEntries(self._replication)

@@ -68,6 +68,7 @@ class Patience:
 
 
 _USUAL = Patience()
+_AT_ONCE = Patience(FIRST_REQUEST, 0.0)
 
 
 def _ask(
@@ -216,6 +217,13 @@ def leader_epoch(admin: AdminClient, partition: TopicPartition) -> int | None:
     return epoch if epoch is not None and epoch >= 0 else None
 
 
+def leader_epochs_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The current leader epochs of those partitions that answer at once with one."""
+    answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
+    epochs = {partition: answer.leader_epoch for partition, answer in answers.items()}
+    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None and epoch >= 0}
+
+
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     return _list(admin, partitions, _EARLIEST, committed=False)
 
@@ -319,6 +327,13 @@ def all_three(
     }
     problems = {partition: Problem.of(error) for partition, error in (failures | failed | also_failed).items()}
     return {**answered, **problems}
+
+
+def shown_ends(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """As `stable_ends`, of those partitions that answer at once, and in which nothing is hidden now."""
+    ends, _ = _list_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
+    stable, _ = last_stable_each(admin, ends, _AT_ONCE)
+    return {partition: end for partition, end in ends.items() if stable.get(partition, -1) >= end}
 
 
 def stable_ends(

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
+from kafka_replication.kafka.ledger.shared import readings
 from kafka_replication.kafka.write.producers.fencing import fence_each
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
@@ -86,7 +87,9 @@ class KafkaTarget:
     def ledger(self) -> KafkaLedger:
         seconds = self._settings.ledger_seconds
         patience = LONGEST_TRANSACTION if seconds is None else seconds
-        return KafkaLedger(self._config, self._admin(), self._settings.replication, self._deadline, patience=patience)
+        admin, name = self._admin(), self._settings.replication
+        shared = readings(self._config, admin, name) if self._settings.shared else None
+        return KafkaLedger(self._config, admin, name, self._deadline, patience=patience, shared=shared)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
         follow, admin = self.ledger.follower(), self._admin()

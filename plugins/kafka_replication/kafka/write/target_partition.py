@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.metadata import offsets, open_transactions, topics
+from kafka_replication.kafka.metadata import offsets, open_transactions, shared_offsets, topics
 from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids
@@ -79,6 +79,8 @@ class TargetPartition:
         TargetLost at once if the transaction is one that nobody ends.
         """
         at, most = self.key.target, longest_wait(self.settings, self.deadline)
+        if (end := shared_offsets.shown_end(self.admin, at)) is not None:
+            return end
         refuse = partial(refuse_left_open, self.admin, self.key)
         return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at]
 

@@ -1,0 +1,46 @@
+"""Offsets that the threads of a worker ask for at the same time: they share the requests. No answer is older than its
+question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
+from weakref import WeakKeyDictionary
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client.shared_reads import SharedRead
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.offsets import TopicPartition
+
+_Questions = WeakKeyDictionary[AdminClient, SharedRead[TopicPartition, int]]
+_ends: _Questions = WeakKeyDictionary()
+_epochs: _Questions = WeakKeyDictionary()
+
+
+def shown_end(admin: AdminClient, at: TopicPartition) -> int | None:
+    """The end of a partition; None if it did not answer at once, or if a transaction is open below it."""
+    return _asked(_ends, admin, at, offsets.shown_ends)
+
+
+def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
+    """The current leader epoch of a partition, or None if the broker does not return it. Raises Unreachable."""
+    known = _asked(_epochs, admin, at, offsets.leader_epochs_now)
+    return offsets.leader_epoch(admin, at) if known is None else known
+
+
+def _asked(
+    questions: _Questions,
+    admin: AdminClient,
+    at: TopicPartition,
+    ask: Callable[[AdminClient, Set[TopicPartition]], Mapping[TopicPartition, int]],
+) -> int | None:
+    def answers(wanted: Set[TopicPartition]) -> Mapping[TopicPartition, int]:
+        with suppress(ReplicationError):  # who asks alone gets an error of its own
+            return ask(admin, wanted)
+        return {}
+
+    shared = questions.get(admin) or questions.setdefault(admin, SharedRead())
+    return shared.ask(at, answers)
