@@ -127,7 +127,7 @@ def test_the_pictures_of_the_page_show_what_runs_and_what_fails(server: Server, 
             window.run("localStorage.setItem('theme', arguments[0])", theme)
             shown = {f"page-{theme}": ""} | ({"replication-light": f"replications/{SHOWN}"} if theme == "light" else {})
             for name, path in shown.items():
-                window.size(1200, 560 if path else 430)
+                window.size(1200, 760 if path else 430)
                 open_page(window, server, path)
                 window.wait_for(SHOWN)
                 wait_until(lambda: window.run("return document.documentElement.dataset.theme") == theme, 30)  # noqa: B023
