@@ -14,9 +14,8 @@ from confluent_kafka import Consumer
 from kafka_replication.kafka.client import clients
 
 # Idle consumers of a process; each has a connection and four threads. A worker that works on eight small ranges at a
-# time reads four topics in each thread: the source, positions, receipts and the target. With fewer it makes new ones
-# all the time.
-MOST = 32
+# time reads three topics in each thread: positions, receipts and the target. With fewer it makes new ones all the time.
+MOST = 24
 _Key = tuple[Any, ...]
 _idle: list[tuple[_Key, Consumer]] = []  # the one that has been idle for longest comes first
 _inherited: list[Any] = []  # a forked process has none of their threads: it must neither use, close nor free them
@@ -37,8 +36,9 @@ def borrowed(
     It keeps its connections, but no records: an assignment starts a new fetch. A consumer is closed if its body raised.
     If more than `MOST` are idle, the one that was idle for longest is closed. A forked process creates its own.
     ``reads`` is the id of the topic to be read, if it is known: a consumer that has read a deleted topic may get no
-    records of a new topic with the same name. Of the copier's sessions those of short ranges use the pool
-    (`listening_consumers`).
+    records of a new topic with the same name. The copier does not use the pool: each session that reads the source has
+    its own consumer. One that is used again does not ask whether the log still has the stored leader epoch (measured:
+    OffsetForLeaderEpoch for one range of five), so it would not notice a log that was truncated and grew again.
     """
     config = clients.without_statistics(config)  # an idle one would keep them
     key = (make, group, reads, repr(sorted(config.items())), repr(sorted(more.items())))

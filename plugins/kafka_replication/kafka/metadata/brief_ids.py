@@ -14,9 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, TopicDescription  # type: ignore[attr-defined]  # re-exported silently
 
 from kafka_replication.kafka.client.client_errors import ReportingAdmin
-from kafka_replication.kafka.client.login import security_of
 from kafka_replication.model.errors import BadInput, ReplicationError
-from kafka_replication.wire.login.unsupported import Unsupported
 
 if TYPE_CHECKING:  # a client without the engine for whole batches has no wire
     from kafka_replication.wire.connection import Connection
@@ -47,6 +45,8 @@ class BriefIds:
         large = self._large.intersection(names)
         if not large or self._failed >= TRIES or not isinstance(admin, ReportingAdmin):
             return {}
+        from kafka_replication.wire.login.unsupported import Unsupported  # only who asks about a large topic loads it
+
         try:
             from kafka_replication.wire import metadata
 
@@ -74,6 +74,7 @@ class BriefIds:
 
 def _connect(admin: ReportingAdmin, topic: str) -> Connection:
     """To any broker: each knows the ids of all topics."""
+    from kafka_replication.kafka.client.login import security_of
     from kafka_replication.wire.connection import Connection
 
     security = security_of(admin.reported.settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.listening_consumers import lent
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
@@ -22,7 +21,6 @@ from kafka_replication.kafka.metadata import shared_offsets, topics
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.unreadable_batches import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model.engine_choice import SHORT
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -79,10 +77,6 @@ class RecordReader:
         self._group = consumer_group(task.key.replication)
         self._pace = Pace(settings.throughput_limit)
         self._throttling = Throttling(str(self._at), "source")
-        # Of a short range the client is kept for the next one: making it costs more than the records.
-        self._topic_id = task.ids.source_topic if task.range.span < SHORT else None
-        self._lent = ExitStack()
-        self._is_sound = False  # the last chunk was read to its end
         self._hands_over = task.hands_over
         self._next: int | None = None  # the offset that the consumer reads next
         self._unreadable: UnreadableBatch | None = None  # the one that was met last
@@ -95,7 +89,7 @@ class RecordReader:
     @cached_property
     def _reader(self) -> PartitionReader:
         config = paced(self._source, self._settings.throughput_limit)
-        consumer = self._lent.enter_context(lent(config, self._group, self._throttling, self._topic_id))
+        consumer = clients.consumer(self._throttling.listening(config), self._group)
         return PartitionReader(consumer, self._at, self._settings.stall_timeout)
 
     @cached_property
@@ -137,13 +131,8 @@ class RecordReader:
         self._close_names()
         if clients.made(self, "_reader") is not None:
             self._reader.come_to_rest()
+            self._reader.consumer.close()
             del self._reader
-            if self._is_sound:
-                self._lent.close()
-            else:
-                broken = SessionEnded(f"{self._at}: the client is not used again", "")
-                with suppress(SessionEnded), self._lent:
-                    raise broken
 
     def _close_names(self) -> None:
         if (names := clients.made(self, "_names")) is not None:
@@ -153,7 +142,6 @@ class RecordReader:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        self._is_sound = False
         if self._next != left.from_ and not self._in_unreadable(left.from_):
             self._go_to(left, position)
         chunk = ChunkReader(
@@ -212,7 +200,6 @@ class RecordReader:
         began = chunk.position
         if not self._in_unreadable(began):
             chunk.read(writer)
-            self._is_sound = not chunk.stopped
             self._next = None if chunk.stopped else chunk.position
             if not chunk.stopped:
                 return
