@@ -42,12 +42,12 @@ def _alone(trial: Trial) -> Broker:
     return broker
 
 
-def _committed_without(trial: Trial, broker: Broker, partition: int, **more: Any) -> Attempt:
+def _committed_without(trial: Trial, broker: Broker, partition: int, **copy: Any) -> Attempt:
     """A run that has committed a chunk of this partition after the broker died."""
     trial.copy["transaction_timeout"] = 60  # the commit waits until the cluster has noticed that the broker is gone
     turn, gate = trial.dice.randrange(1, CHUNKS), trial.folder / "gate"
     gate.touch()
-    run = trial.start(f"P2@{trial.key(partition).source}:{turn}={gate}", **more)
+    run = trial.start(f"P2@{trial.key(partition).source}:{turn}={gate}", copy={**trial.copy, **copy})
     wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
     broker.kill()
     trial.note(f"killed {broker} before commit {turn} of partition {partition}")
@@ -119,7 +119,7 @@ def run_dies(trial: Trial) -> None:
 def run_gives_up(trial: Trial) -> None:
     """It aborts the chunk after it, so that the coordinator remembers an abort."""
     broker = _alone(trial)
-    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS), copy={**trial.copy, "attempts": 2})
+    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS), attempts=2)
     if trial.finish(run) != "failed":
         raise TrialFailed(f"run {run.number} did not fail without its target")
     _back(trial, broker)

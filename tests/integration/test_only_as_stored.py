@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
+from kafka_replication.kafka.client.client_errors import ReportingProducer
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill
 from tests.integration.test_whole_batches import BATCHES, engines, stored
@@ -13,6 +16,7 @@ from tests.support.jobs import InProcess
 from tests.support.other_clients import as_stored
 from tests.support.raw_produce import RawRecord, produce_batch
 from tests.support.scenario import Rec, Scenario, only
+from tests.support.waiting import wait_until
 
 ODD = 150
 
@@ -126,3 +130,22 @@ def test_a_whole_topic_of_such_records(scene: Scenario) -> None:
     assert report.outcome == "done", report.table()
     assert len(engines(scene)) < 30
     scene.assert_copied()
+
+
+def test_no_producer_is_left_of_sessions_that_ended_with_an_error(scene: Scenario) -> None:
+    """Of these batches no engine can copy the odd record: for each of them sessions begin in vain."""
+    scene.source.create(scene.topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    wait_until(lambda: scene.source.is_settled([TopicPartition(scene.topic, 0)]))
+    for _ in range(3):
+        records = [RawRecord(b"k", b"v"), RawRecord(b"k", b"v", ((b"a\0b", b"content"),))]
+        produce_batch(scene.source.bootstrap, scene.topic, 0, records)
+    before = producers()
+    report = scene.run(copy=BATCHES, failures={"policy": "skip"})
+    assert (report.outcome, scene.position().skipped) == ("done", 3), report.table()
+    assert producers() <= before
+
+
+def producers() -> int:
+    """That this process has now."""
+    gc.collect()
+    return sum(isinstance(each, ReportingProducer) for each in gc.get_objects())

@@ -36,6 +36,7 @@ from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
 from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.runtime.garbage import let_go
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import RefusedAt, Sink, SinkSession
 from kafka_replication.verification.digest import key_digest
@@ -99,6 +100,7 @@ class Copier:
                 retriable=e.retriable or isinstance(e, Fenced),
                 stop=self._stop(e),
             )
+            let_go(e)
         self._result = replace(self._result, seconds=round(time.monotonic() - started, 3))
         return self._result
 
@@ -120,6 +122,7 @@ class Copier:
                 return
             except RefusedAt as refused:
                 if self._learned(refused):
+                    let_go(refused)
                     continue
                 if refused.offset is not None:
                     self._copy_before(task, refused.offset)
@@ -128,6 +131,7 @@ class Copier:
                 self._aside = replace(self._aside, searching=True)
                 if self._size.refused(refused.among):
                     self.deadline.moved()
+                let_go(refused)
             except TooManyFailed as refused:
                 self._copy_before(task, refused.offset)
                 raise
@@ -137,6 +141,7 @@ class Copier:
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
                 self._give_up_engine(task, failures)
+                let_go(e)
 
     def _learned(self, refused: RefusedAt) -> bool:
         """True if the refusal names records to set aside that were not known before. Then a new session goes on."""
@@ -187,6 +192,7 @@ class Copier:
                 log.info("%s: offsets before %d are for another engine: %s", task.key.source, e.until, e)
                 self._turns.hand_over(e)
                 self._note_turn(task, before, str(e))
+                let_go(e)
 
     def _note_turn(self, task: CopyTask, before: CopyEngine, why: str) -> None:
         """Note the engine that is at work now, unless it is the one before."""
