@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import count, islice
 
 from confluent_kafka import Producer
 
+from kafka_replication.kafka.write.partitioner import partition_of_key
+from kafka_replication.model.newest import MURMUR2
 from tests.faults import profiles
 from tests.faults.profiles import Profile
 from tests.support.checker import Record, high_watermark, read
@@ -45,7 +48,7 @@ class Load:
         return {
             partition: [
                 (offset, made)
-                for offset, record in records
+                for offset, record in (newest_of_each_key(records) if self.profile.newest else records)
                 if not self._is_aside(record)
                 for made in self.profile.made(record)
             ]
@@ -73,10 +76,23 @@ class Load:
         return sum(at < offset for at, _ in self.wanted.get(partition, ()))
 
 
-def numbered(dice: random.Random, partition: int, first: int, count: int) -> Iterator[Rec]:
+def newest_of_each_key(records: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
+    return sorted({record.key: (offset, record) for offset, record in records}.values(), key=lambda one: one[0])
+
+
+@cache
+def _keys(partition: int) -> list[bytes]:
+    """Some that Java's producers put into this partition, fewer than it has records."""
+    all_ = (b"key-%d" % number for number in count())
+    return list(islice((key for key in all_ if partition_of_key(MURMUR2, key, PARTITIONS) == partition), BLOCK_RECORDS))
+
+
+def numbered(dice: random.Random, partition: int, first: int, many: int) -> Iterator[Rec]:
     """Records ``first``, ``first + 1``, ...; some without key, some tombstones, some with headers (also empty and null ones)."""
-    for number in range(first, first + count):
+    for number in range(first, first + many):
         key = b"key-%d-%d" % (partition, number)
+        if profiles.current().newest:
+            key = dice.choice(_keys(partition))
         value: bytes | None = b"%d/%d " % (partition, number) + dice.randbytes(dice.randrange(10, 300))
         headers: tuple[tuple[str, bytes | None], ...] = ()
         kind = dice.randrange(10)
@@ -109,7 +125,8 @@ def fill(
             producer.begin_transaction()
         for partition in range(PARTITIONS):
             records = numbered(dice, partition, first + block * BLOCK_RECORDS, BLOCK_RECORDS)
-            send(producer, topic, with_null_keys(records, dice) if null_keys else records, partition)
+            keyless = null_keys and not profiles.current().newest
+            send(producer, topic, with_null_keys(records, dice) if keyless else records, partition)
         if kind == "committed":
             producer.commit_transaction(30)
         elif kind == "aborted":

@@ -24,7 +24,7 @@ from tests.support.scenario import Rec
 SHORT = {"timeouts": {"request": 3}}
 STALL = 4  # seconds; shorter than some faults, so that runs give up, too
 MANY = 100_000
-PROFILES = ("",)  # the others are about Kafka's topics, or were not tried here
+PROFILES = ("", "latest")  # the others are about Kafka's topics, or were not tried here
 BLOCK = "index.blocks.read_only_allow_delete"
 
 

@@ -28,7 +28,8 @@ class Profile:
     """``made`` are the records that the target must have of one record of the source. What is ``aside`` must be in the
     quarantine topic instead, as it is at the source. ``copy`` is added to the settings that all trials copy with, ``load`` to
     those of the load's producers. Partitions and chunks have ``longer`` times as many records as usual. ``engine`` has to
-    copy at least one chunk in each run of a row that heals.
+    copy at least one chunk in each run of a row that heals. ``target`` is added to how the target is named. ``newest``: of
+    each key the target must have the newest record alone, and only the rows of targets that can do this mean anything.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -39,6 +40,8 @@ class Profile:
     load: Mapping[str, Any] = field(default_factory=dict)
     longer: int = 1
     engine: str = ""  # any
+    target: Mapping[str, Any] = field(default_factory=dict)
+    newest: bool = False
 
     @property
     def delivery(self) -> str:
@@ -159,6 +162,11 @@ PROFILES = {
             "target-200-ms-away-refuses": _UNHEARD,
             "target-produce-quota": "nobody hears of a quota",
         },
+    ),
+    "latest": Profile(
+        target={"shape": "latest"},
+        newest=True,
+        leaves_out={"opensearch-mapping-conflict": "it has a target and keys of its own"},
     ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split

@@ -17,18 +17,21 @@ from tests.faults import (
     target_rows,
 )
 
+KAFKA = (
+    *target_rows.ROWS,
+    *partial_rows.ROWS,
+    *line_rows.ROWS,
+    *source_rows.ROWS,
+    *sick_rows.ROWS,
+    *certificate_rows.ROWS,
+    *our_rows.ROWS,
+    *store_rows.ROWS,
+    *data_rows.ROWS,
+)
 ROWS = {
     row.name: row.under(profiles.current())
     for row in (
-        *target_rows.ROWS,
-        *partial_rows.ROWS,
-        *line_rows.ROWS,
-        *source_rows.ROWS,
-        *sick_rows.ROWS,
-        *certificate_rows.ROWS,
-        *our_rows.ROWS,
-        *store_rows.ROWS,
-        *data_rows.ROWS,
+        *(() if profiles.current().newest else KAFKA),
         *(opensearch_rows.ROWS if profiles.name() in opensearch_rows.PROFILES else ()),
         *(hbase_rows.ROWS if profiles.name() in hbase_rows.PROFILES else ()),
     )

@@ -89,7 +89,11 @@ class Trial:
         return {
             "name": self.name,
             "source": {"connection": "source"},
-            "target": {"connection": "target", **(self.bench.elsewhere.target if self.bench.elsewhere else {})},
+            "target": {
+                "connection": "target",
+                **(self.bench.elsewhere.target if self.bench.elsewhere else {}),
+                **profiles.current().target,
+            },
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
             "lease": {"duration": 3, "wait": 30},
             "copy": self.copy,
