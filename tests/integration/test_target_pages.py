@@ -19,7 +19,7 @@ from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import ALL, Rec, Scenario
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"opensearch": ("opensearch", 3), "hbase": ("hbase", 3), "latest": ("opensearch", 2)}  # the kind, what is there
+PAGES = [("opensearch", "opensearch", 3), ("hbase", "hbase", 3), ("latest", "opensearch", 2)]
 
 
 def connection(kind: str) -> tuple[str, dict[str, object]]:
@@ -30,11 +30,11 @@ def connection(kind: str) -> tuple[str, dict[str, object]]:
     return found[1], json.loads(found[2])
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(("page", "kind", "many"), PAGES)
 def test_the_first_replication_of_a_page_runs(
-    page: str, scene: Scenario, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    page: str, kind: str, many: int, scene: Scenario, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, many = PAGES[page]
+    """``many`` documents or rows of the ``kind`` are there then."""
     server = request.getfixturevalue(kind)
     ground = OpenSearchGround.of(server) if kind == "opensearch" else HBaseGround.of(server)
     block = re.search(r"^```yaml\n(.*?)^```$", (DOCS / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL)
