@@ -13,10 +13,10 @@ comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: docs pictures help install browser dist up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: docs pictures help install browser dist up down status env topic demo demo-sinks quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(INSTALLED) ## make .venv with exactly what requirements.lock names, and this package in it
 
@@ -57,6 +57,9 @@ topic: install ## make a topic on the stack's source: make topic NAME=shop.order
 
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
+
+demo-sinks: install ## copy topics to OpenSearch and to HBase, and compare them with the source
+	@$(BIN)/python -m stack demo-sinks
 
 # More than half of a test is waiting, so five tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
 # so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.

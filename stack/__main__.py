@@ -1,4 +1,4 @@
-"""``python -m stack up|demo|down|status``: two Kafka clusters and Airflow on this machine, all state in one folder."""
+"""``python -m stack up|demo|demo-sinks|down|status``: two Kafka clusters and Airflow here, all state in one folder."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from stack.airflow_standalone import USER, AirflowSettings, AirflowStandalone
 from stack.artifacts import kafka_jars
 from stack.demo import demo as run_demo
 from stack.demo_data import create_topic
+from stack.demo_sinks import connections, demo_sinks
 from stack.errors import StackError
 from stack.folders import state_folder
+from stack.hbase_server import HBaseServer
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
-from stack.terminal import exports
+from stack.opensearch_server import OpenSearchServer
+from stack.terminal import exports, variables
 
 SOURCE_PORT = "KAFKA_REPLICATION_SOURCE_PORT"
 TARGET_PORT = "KAFKA_REPLICATION_TARGET_PORT"
@@ -39,6 +42,7 @@ class Stack:
         self.folder = state_folder()
         self.source = KafkaCluster("source", self.folder, ports=_ports(SOURCE_PORT))
         self.target = KafkaCluster("target", self.folder, ports=_ports(TARGET_PORT))
+        self.search, self.rows = OpenSearchServer("opensearch", self.folder), HBaseServer("hbase", self.folder)
         self.store_url = f"sqlite:///{self.folder / 'watermarks.db'}"
 
     @property
@@ -84,15 +88,28 @@ def demo() -> None:
     )
 
 
+@app.command("demo-sinks")
+def other_targets() -> None:
+    """Copy topics of the demo to OpenSearch and to HBase, and compare them with the source."""
+    up(no_airflow=True)
+    stack = Stack()
+    for server, what in ((stack.search, "OpenSearch"), (stack.rows, "HBase")):
+        with _step(f"{what} (10 to 60 s; its jars are fetched at the first time)"):
+            server.start()
+    assert stack.settings is not None  # the clusters run
+    environment = {**variables(stack.settings), **connections(stack.search, stack.rows)}
+    demo_sinks(console, stack.folder / "sinks", stack.source.bootstrap, stack.search, environment)
+    console.print(f"{stack.search}; {stack.rows}: its Thrift2 gateway. make down stops it all.")
+
+
 @app.command()
 def down() -> None:
     """Stop everything; the data stays for the next start."""
     stack = Stack()
-    failures = [
-        failure
-        for stop in (stack.airflow().stop, lambda: stop_all(stack.clusters))
-        if (failure := _attempt(stop)) is not None
-    ]
+    stops = [stack.airflow().stop, lambda: stop_all(stack.clusters)]
+    stops += [stack.search.stop] if stack.search.process else []
+    stops += [stack.rows.stop] if stack.rows.pids else []
+    failures = [failure for stop in stops if (failure := _attempt(stop)) is not None]
     if failures:
         raise failures[0]
     console.print(f"Nothing runs any more. Data and logs stay in {stack.folder}; make up brings them back.")
@@ -139,6 +156,12 @@ def _print_status(stack: Stack) -> bool:
         rows.append(("Airflow", "not healthy" if airflow.process else _state(False), ""))
     if airflow.process:
         rows.append(("", f"pid {airflow.process.pid}", f"log {airflow.log}"))
+    if stack.search.process:
+        rows.append(("OpenSearch", _state(True), stack.search.url))
+        rows.append(("", f"pid {stack.search.process.pid}", f"log {stack.search.log}"))
+    if pids := stack.rows.pids:
+        rows.append(("HBase", _state(True), f"Thrift2 gateway at port {stack.rows.port}"))
+        rows.append(("", "pids " + ", ".join(map(str, pids)), f"logs in {stack.rows.folder}"))
     rows.append(("Watermark store", "", stack.store_url))
     for name, state, where in rows:  # not a table: its cells are cut in a narrow terminal
         shown = Text.from_markup(state)

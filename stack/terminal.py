@@ -10,8 +10,13 @@ from pathlib import Path
 from stack.airflow_standalone import AirflowSettings, connections
 
 
+def variables(settings: AirflowSettings) -> dict[str, str]:
+    """The connections and the store of the stack's Airflow."""
+    return {**connections(settings), "KAFKA_REPLICATION_STORE_URL": settings.store_url}
+
+
 def exports(settings: AirflowSettings) -> Iterator[str]:
-    """Lines of a shell: the connections and the store of the stack's Airflow, and the folder of kafka-replication."""
-    for name, value in {**connections(settings), "KAFKA_REPLICATION_STORE_URL": settings.store_url}.items():
+    """Lines of a shell: these variables, and the folder of kafka-replication."""
+    for name, value in variables(settings).items():
         yield f"export {name}={shlex.quote(value)}"
     yield f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"'
