@@ -29,7 +29,7 @@ FILES = {
     },
     "demo-rows": {
         "source": {"connection": "kafka_source"},
-        "target": {"connection": "rows", "type": "hbase", "shape": "latest"},
+        "target": {"connection": "rows", "type": "hbase"},
         "topics": {"include": ["demo.customers"]},
     },
 }
