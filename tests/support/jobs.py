@@ -12,7 +12,17 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
 from kafka_replication.spark.failures import WORKER_ENDED
-from kafka_replication.spark.jobs import AUDITED, RESULTS, WORK, AuditJob, Job, JobEnd, RangeResult, RangeTask
+from kafka_replication.spark.jobs import (
+    AUDITED,
+    MESSAGE,
+    RESULTS,
+    AuditJob,
+    Job,
+    JobEnd,
+    Message,
+    RangeResult,
+    RangeTask,
+)
 from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
 from kafka_replication.spark.worker import worker
 from kafka_replication.spark.worker.audit import Auditor
@@ -60,7 +70,7 @@ class InProcess:
         return JobEnd()
 
     def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        sent = WORK.validate_json(WORK.dump_json(job))  # as on the way to Spark
+        sent = MESSAGE.validate_json(MESSAGE.dump_json(Message.of(job))).work  # as on the way to Spark
         assert isinstance(sent, AuditJob) and sent == job
         self.audits.append(sent)
         auditor = Auditor(sent.common)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -18,16 +21,19 @@ from kafka_replication.spark.jobs import (
     ANSWER,
     BUNDLE,
     JOB,
+    MESSAGE,
     RESULTS,
     Answer,
     Job,
     JobEnd,
+    Message,
     RangeResult,
     RangeTask,
     longest_first,
 )
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
+from tests.support.jobs import reading
 
 TEXT = st.text(max_size=5)
 OFFSET = st.integers(0, MAX_OFFSET)
@@ -157,3 +163,29 @@ def test_a_task_whose_worker_died_has_one_retriable_error(task: RangeTask) -> No
     assert [each.retriable and "Python worker exited" in str(each.error) and bool(each.remedy) for each in errors] == [
         True
     ]
+
+
+READ = """
+import sys
+from pathlib import Path
+import psutil
+from kafka_replication.spark.jobs import MESSAGE
+small, large = (Path(name).read_bytes() for name in sys.argv[1:])
+MESSAGE.validate_json(small)
+before = psutil.Process().memory_info().rss
+kept = MESSAGE.validate_json(large)
+print((psutil.Process().memory_info().rss - before) / len(large))
+"""
+
+
+def test_a_job_of_many_ranges_is_received_in_little_memory(tmp_path: Path) -> None:
+    """Of a union of jobs and audits, pydantic would keep what does not fit of each range."""
+    files = []
+    for ranges in (1, 3_000):
+        keys = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in range(ranges)]
+        tasks = [RangeTask(read_back=reading(key)) for key in keys]
+        job = Job(replication="r", run_id="run-1", source={}, target={}, settings=Copy(), tasks=tasks)
+        files.append(tmp_path / f"{ranges}.json")
+        files[-1].write_bytes(MESSAGE.dump_json(Message.of(job)))
+    told = subprocess.run([sys.executable, "-c", READ, *files], capture_output=True, text=True, check=True)
+    assert float(told.stdout) < 25  # bytes for a byte of the message: 5, and above 60 with a union

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from kafka_replication.spark.host.workspace import write_private
-from kafka_replication.spark.jobs import ANSWER, WORK, Answer, AuditJob, Job
+from kafka_replication.spark.jobs import ANSWER, MESSAGE, Answer, AuditJob, Job, Message
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class LauncherSide:
     def send(self, job: Job | AuditJob) -> None:
         """Send the job. Raises Gone."""
         with _gone():
-            self._connection.send_bytes(WORK.dump_json(job))
+            self._connection.send_bytes(MESSAGE.dump_json(Message.of(job)))
 
     def answers(self) -> Iterator[list[Answer]]:
         """The driver's answers to one job: each time at least one, and all that are there.
@@ -178,7 +178,7 @@ class DriverSide:
     def jobs(self) -> Iterator[Job | AuditJob]:
         """Each job as it comes, until the launcher closes. Raises Gone."""
         while (received := self._receive()) != _CLOSE:
-            yield WORK.validate_json(received)
+            yield MESSAGE.validate_json(received).work
 
     def _receive(self) -> bytes:
         with _gone():
