@@ -263,8 +263,10 @@ def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Cust
 def _wake(customers: Customers, session: SinkSession, generation: int, chance: random.Random) -> None:
     """A copier that was replaced, and had another transform, writes a part of the source that it had read, and cannot
     commit. One of before a reset writes only keys that are there: others would be foreign documents, which stop the next
-    copier.
+    copier. A run with nothing to copy would replace nobody: the copier would be the newest one, and such a one writes
+    nothing that its position counts.
     """
+    customers.put("a")
     customers.run()
     now, known = customers.scene.position().generation, customers.found().keys()
     first = chance.randrange(len(customers.log))
