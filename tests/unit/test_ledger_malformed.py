@@ -127,7 +127,7 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 OPTIONAL = {
     "position": {"quarantined", "skipped", "spread", "transform", "delivery", "sent_from"},
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained", "superseded"},
-    "removed": {"target_starts"},
+    "removed": {"middle", "target_starts"},
     "handled": {"not_visible", "given_back", "number"},
     "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise", "superseded"},
 }

@@ -201,7 +201,7 @@ class Life(RuleBasedStateMachine):
     def give_back(self, view: LedgerView, again: Coverage) -> None:
         entry = view.removed[KEY]
         cut = next((stored.receipt for stored in self.receipts if is_gone_in_part(stored.receipt, entry)), None)
-        given = give_back(KEY, view, self.read().of(KEY, 1), again, self.remainder(cut, entry), ("r", "t"))
+        given = give_back(KEY, view, self.read().of(KEY, 1), again, self.remainders(cut, entry), ("r", "t"))
         self.receipts = [stored for stored in self.receipts if stored.receipt not in given.deleted]
         self.take(given.entries)
 
@@ -217,9 +217,9 @@ class Life(RuleBasedStateMachine):
                 case Receipt():
                     self.store(one)
 
-    def remainder(self, cut: Receipt | None, entry: Removed) -> Remainder | None:
+    def remainders(self, cut: Receipt | None, entry: Removed) -> list[Remainder]:
         if cut is None:
-            return None
+            return []
         assert isinstance(cut.placement, KafkaSegments)
         (segment,) = cut.placement.segments
         visible = [offset for offset in range(cut.range.from_, cut.range.until) if self.source[offset]]
@@ -228,7 +228,7 @@ class Life(RuleBasedStateMachine):
         receipt = replace(
             cut, range=OffsetRange(first, cut.range.until), count=kept.count, placement=KafkaSegments((kept,))
         )
-        return Remainder(cut.range, first, receipt)
+        return [Remainder(cut.range, Coverage.of([OffsetRange(cut.range.from_, first)]), (receipt,))]
 
     def store(self, receipt: Receipt) -> None:
         self.receipts = [

@@ -141,8 +141,8 @@ def audit(
 ) -> None:
     """Compare the copied records with the source one by one. If the source has lost them, compare with the receipts.
 
-    Changes nothing, and may work while a run works. Reads both sides once, a large amount on Spark. The exit code is 1
-    if something differs.
+    Changes no record, and may work while a run works. What is missing is noted, so that status offers a backfill. Reads
+    both sides once, a large amount on Spark. The exit code is 1 if something differs.
     """
     from kafka_replication.cli.terminal_progress import Launch, with_spark
 

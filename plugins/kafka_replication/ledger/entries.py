@@ -228,13 +228,12 @@ class Deleted(LedgerEntry):
 class Removed(LedgerEntry):
     """Copies that were on the target and are no longer there.
 
-    A run writes it when the target's log start has moved over records of ours, and a backfill when it gives offsets
-    back to be copied again.
+    Written when a run or an audit finds them gone, and when offsets are given back to be copied again.
     """
 
     KIND = "removed"
     FORMAT = 1
-    OPTIONAL = frozenset({"target_starts"})
+    OPTIONAL = frozenset({"middle", "target_starts"})
 
     generation: Number
     target_start: Number  # the target's log start up to which ``coverage`` is known
@@ -246,6 +245,7 @@ class Removed(LedgerEntry):
     time: str  # RFC 3339 UTC
     receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
+    middle: JsonCoverage = Coverage()  # noqa: RUF009 - more of them, whose copies lay above the target's log start
     extra: Extra = field(default_factory=dict, hash=False)
 
     def start(self, partition: int) -> int:

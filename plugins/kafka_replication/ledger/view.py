@@ -127,7 +127,7 @@ class LedgerView:
         """The offsets of a known partition that were on the target once and are not there now."""
         position = self.positions[key]
         entry = self.removal(key, position.generation)
-        return entry.coverage.union(self._not_again(position, entry)) if entry else Coverage()
+        return entry.coverage.union(entry.middle).union(self._not_again(position, entry)) if entry else Coverage()
 
     def missed(self, key: PartitionKey) -> Coverage:
         """The part of `gone` that neither the target's retention explains nor an approval accepts.
@@ -139,13 +139,13 @@ class LedgerView:
         if entry is None:
             return Coverage()
         accepted = self.unproven(key, position.generation)
-        missed = entry.unexplained.subtract(accepted).union(self.gone_unverified(key))
+        missed = entry.unexplained.union(entry.middle).subtract(accepted).union(self.gone_unverified(key))
         return missed.union(self._not_again(position, entry))
 
     def gone_unverified(self, key: PartitionKey) -> Coverage:
         """The offsets of a known partition that were gone from the target before they were read back."""
         entry = self.removal(key, self.positions[key].generation)
-        return entry.coverage.intersection(self.pending(key)) if entry else Coverage()
+        return entry.coverage.union(entry.middle).intersection(self.pending(key)) if entry else Coverage()
 
     @staticmethod
     def _not_again(position: Position, entry: Removed) -> Coverage:

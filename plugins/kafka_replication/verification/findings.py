@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator
 
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.fields import JsonRange
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.verification.chunks import area_of
 from kafka_replication.verification.matching import Difference, Kind
@@ -88,6 +89,7 @@ class Findings:
     single: list[JsonDifference] = field(default_factory=list)
     whole: list[Stretch] = field(default_factory=list)
     impure: OffsetRange | None = None
+    lacking: list[JsonRange] = field(default_factory=list)  # source offsets of chunks of which records are missing
     notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -101,6 +103,7 @@ class Findings:
         self.single += other.single[:room]
         self.unlisted += other.unlisted + len(other.single[room:])
         self.whole += other.whole
+        self.lacking += other.lacking
         self.impure = min((one for one in (self.impure, other.impure) if one), default=None)
         for note in other.notes:
             self.note(note)
@@ -135,6 +138,8 @@ class Findings:
                 self.impure = receipt.range
             differences = left
         self.differ(differences)
+        if any(difference.kind is Kind.MISSING for difference in differences):
+            self.lacking.append(receipt.range)
 
     def differ_by_receipt(self, receipt: Receipt, count: int) -> None:
         """Add a chunk whose ``count`` target records do not match the receipt. The source can no longer show which
@@ -144,3 +149,5 @@ class Findings:
         kind = Kind.MISSING if missing > 0 else Kind.EXTRA if missing < 0 else Kind.ALTERED
         self.counts[kind] += abs(missing) or 1
         self.whole.append(Stretch(kind, receipt.range, area_of(receipt), abs(missing) or 1))
+        if kind is Kind.MISSING:
+            self.lacking.append(receipt.range)

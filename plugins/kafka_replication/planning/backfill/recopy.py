@@ -6,7 +6,7 @@ describes the target, so that copying and verifying need no other rules than for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
@@ -19,13 +19,11 @@ from kafka_replication.planning.retention.target_retention import records_below
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """A chunk of which only the first records are gone: those below ``first``, a source offset. ``receipt`` is about
-    the others.
-    """
+    """A chunk of which a part is gone: the ``lost`` source offsets. ``receipts`` are about the others."""
 
     chunk: OffsetRange
-    first: int
-    receipt: Receipt
+    lost: Coverage
+    receipts: tuple[Receipt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,9 @@ def to_copy_again(
     entry = view.removal(key, position.generation)
     if entry is None:
         return Coverage()
-    gone = entry.coverage.intersection(position.coverage)
+    # Without its receipt nothing shows any more where a copy stood.
+    middle = entry.middle.intersection(Coverage.of(receipt.range for receipt in receipts))
+    gone = entry.coverage.union(middle).intersection(position.coverage)
     # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
     retried = view.decided(key, position.generation, "retried")
     gone = gone.subtract(Coverage.of(receipt.range for receipt in receipts if retried.within(receipt.range)))
@@ -64,12 +64,15 @@ def to_copy_again(
 
 def is_gone(receipt: Receipt, entry: Removed) -> bool:
     """True if all records of the chunk were removed. A chunk without records has no record that can be removed."""
-    return bool(receipt.parts) and all(part.until <= entry.start(part.partition) for part in receipt.parts)
+    return bool(receipt.parts) and (
+        entry.middle.contains(receipt.range) or all(part.until <= entry.start(part.partition) for part in receipt.parts)
+    )
 
 
 def is_gone_in_part(receipt: Receipt, entry: Removed) -> bool:
-    return not is_gone(receipt, entry) and any(
-        records_below(part, entry.start(part.partition)) for part in receipt.parts
+    return not is_gone(receipt, entry) and (
+        bool(entry.middle.within(receipt.range))
+        or any(records_below(part, entry.start(part.partition)) for part in receipt.parts)
     )
 
 
@@ -78,12 +81,12 @@ def give_back(
     view: LedgerView,
     receipts: Iterable[Receipt],
     wanted: Coverage,
-    remainder: Remainder | None,
+    remainders: Collection[Remainder],
     stamp: tuple[str, str],
 ) -> GivenBack:
     """The entries to write so that ``wanted``, from `to_copy_again`, is copied again. ``stamp`` is run id and time.
 
-    Raises Refused for offsets of a chunk that is gone in part, if ``remainder`` does not say in which.
+    Raises Refused for offsets of a chunk that is gone in part, if no remainder says in which.
     """
     position, receipts = view.positions[key], tuple(receipts)
     entry = view.removal(key, position.generation)
@@ -96,15 +99,21 @@ def give_back(
     )
     receipts = tuple(receipt for receipt in receipts if receipt not in left_over)
     cut = [receipt for receipt in receipts if is_gone_in_part(receipt, entry)]
-    _refuse_unknown(key, wanted, cut, remainder)
+    _refuse_unknown(key, wanted, cut, {remainder.chunk for remainder in remainders})
     offsets = wanted.subtract(Coverage.of(receipt.range for receipt in cut))
     deleted = [receipt for receipt in receipts if is_gone(receipt, entry) and offsets.within(receipt.range)]
     new: list[Entry] = []
-    if remainder is not None and wanted.within(remainder.chunk):
-        offsets = offsets.add(OffsetRange(remainder.chunk.from_, remainder.first))
-        deleted += [receipt for receipt in cut if receipt.range == remainder.chunk]
-        new.append(remainder.receipt)
+    for remainder in remainders:
+        if wanted.within(remainder.chunk):
+            offsets = offsets.union(remainder.lost)
+            deleted += [receipt for receipt in cut if receipt.range == remainder.chunk]
+            new += remainder.receipts
+            # What the target shows again is not gone.
+            entry = replace(entry, middle=entry.middle.subtract(Coverage.of([remainder.chunk])))
     changed = without(key, view, offsets, deleted, entry, stamp)
+    begins = {receipt.range.from_ for remainder in remainders for receipt in remainder.receipts}
+    # A receipt is replaced by one that begins where it does: to delete it would delete that one.
+    deleted = [receipt for receipt in deleted if receipt.range.from_ not in begins]
     return GivenBack(offsets, (*changed, *new), tuple(deleted), left_over)
 
 
@@ -124,6 +133,7 @@ def without(
         entry,
         coverage=entry.coverage.subtract(offsets),
         unexplained=entry.unexplained.subtract(offsets),
+        middle=entry.middle.subtract(offsets),
         again=entry.again.union(offsets),
         passed=max(entry.passed, view.verified_end(key)),
         run_id=run_id,
@@ -133,15 +143,15 @@ def without(
     return (position, *_verified(key, view, offsets), *_decisions(key, view, offsets), noted)
 
 
-def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], remainder: Remainder | None) -> None:
-    """Raise Refused if some offsets are of a chunk whose gone offsets are not known."""
+def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], known: Container[OffsetRange]) -> None:
+    """Raise Refused if some offsets are of a chunk whose gone offsets are not ``known``."""
     for receipt in cut:
-        if wanted.within(receipt.range) and (remainder is None or remainder.chunk != receipt.range):
+        if wanted.within(receipt.range) and receipt.range not in known:
             why = "the source no longer has this range as it was copied"
             if receipt.interleaved:
                 why = "they lie in several partitions there, or between records of others"
             raise Refused(
-                f"{key.source}: only the first records of {receipt.range} are gone from {key.target_topic}, and {why}:"
+                f"{key.source}: only a part of {receipt.range} is gone from {key.target_topic}, and {why}:"
                 " which offsets are gone cannot be found out",
                 f"request only offsets outside of {receipt.range}",
             )

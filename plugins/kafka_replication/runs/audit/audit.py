@@ -1,4 +1,7 @@
-"""Audit past ranges: read source and target once, on Spark or a small amount in this process, without a lease."""
+"""Audit past ranges: read source and target once, on Spark or a small amount in this process.
+
+No lease is taken, but to note what is missing on the target.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from kafka_replication.model.times import now
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs.audit.choosing import ALL, EVERYTHING, AuditRequest, choose
 from kafka_replication.runs.audit.dividing import Divider
+from kafka_replication.runs.audit.noting import note_missing
 from kafka_replication.runs.audit.progress import Shown
 from kafka_replication.runs.audit.sides import look
 from kafka_replication.runs.audit.target_reading import plan_reading
@@ -80,6 +84,7 @@ def audit(
         reading.report_extra(one.result, sides.view.positions)
         one.result.finish()
         log.info("audited %s %s: %s", one.key, one.result.range, one.result.outcome)
+    note_missing(run, [one.result for one in chosen], sides.target)
     results = (*(one.result for one in chosen), *of_unknown)
     return AuditReport(
         run.replication.name, run.run_id, now(), results, sample=request.sample, promise=run.clusters.promise

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.kafka.read.scan import headers_of, offset_of
-from kafka_replication.ledger.entries import Entry, Receipt, Removed
-from kafka_replication.ledger.placement import KafkaSegments, Segment
+from kafka_replication.ledger.entries import Entry, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey, consumer_group, verified_id
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.planning.backfill.recopy import GivenBack, Remainder, give_back, is_gone_in_part, to_copy_again
+from kafka_replication.planning.backfill.recopy import (
+    GivenBack,
+    Remainder,
+    give_back,
+    is_gone,
+    is_gone_in_part,
+    to_copy_again,
+)
 from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Run
@@ -78,7 +87,11 @@ def _give_back(run: LeasedRun, session: EntrySession, snapshot: Snapshot, wanted
     entry = view.removal(key, position.generation)
     if entry is None:
         return
-    given = give_back(key, view, receipts, wanted, _remainder(run, key, receipts, entry), (run.run_id, now()))
+    asked = [receipt for receipt in receipts if wanted.within(receipt.range)]
+    _refuse_standing(run, key, [one for one in asked if is_gone(one, entry) and entry.middle.within(one.range)])
+    cut = (_remainder(run, key, receipt) for receipt in asked if is_gone_in_part(receipt, entry))
+    remainders = [remainder for remainder in cut if remainder is not None]
+    given = give_back(key, view, receipts, wanted, remainders, (run.run_id, now()))
     if given.offsets or given.left_over:
         _write(session, given)
         log.info("%s: %s are not on the target any more and will be copied again", key, given.offsets)
@@ -104,67 +117,122 @@ def add_entries(session: EntrySession, entries: Iterable[Entry], deleted: Iterab
             session.transaction.flush()
 
 
-def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], entry: Removed) -> Remainder | None:
-    """The chunk that is gone in part, if the source still has it as it was copied: only then it is known which of its
-    offsets the target has.
+def _refuse_standing(run: LeasedRun, key: PartitionKey, gone: Iterable[Receipt]) -> None:
+    """Raise Refused if the target shows a record of one of these chunks, whose copies an audit found to be gone."""
+    standing = run.clusters.target.standing
+    for receipt in gone:
+        run.check()
+        if run.replication.delivery != EXACTLY_ONCE:
+            raise Refused(
+                f"{key.source}: {receipt.range} is gone from the middle of {key.target_topic}, and is copied again with"
+                f" {EXACTLY_ONCE} alone",
+                f"set delivery to {EXACTLY_ONCE} for this backfill",
+            )
+        for part in receipt.parts:
+            at = TopicPartition(key.target_topic, part.partition)
+            there = standing.logs([at]).get(at)
+            if there is None:
+                raise Unreachable(f"{at} on the target does not answer", "start the backfill again")
+            wanted = OffsetRange(part.first, part.until).intersection(there)
+            if wanted and standing.first_record(at, wanted) is not None:
+                raise Refused(
+                    f"{key.source}: an audit found {receipt.range} gone from {key.target_topic}, which shows"
+                    " records of it now: they would be doubled",
+                    "audit the partition again once all replicas of the target are back",
+                )
+
+
+def _remainder(run: LeasedRun, key: PartitionKey, cut: Receipt) -> Remainder | None:
+    """The parts of a chunk that is gone in part, if the source still has it as it was copied: only then it is known
+    which of its offsets the target has.
     """
-    cut = next((receipt for receipt in receipts if is_gone_in_part(receipt, entry)), None)
-    if (
-        cut is None
-        or cut.interleaved
-        or len(cut.parts) != 1
-        or cut.transform
-        or cut.filtered + cut.quarantined + cut.skipped
-    ):
+    if cut.interleaved or len(cut.parts) != 1 or cut.transform or cut.filtered + cut.quarantined + cut.skipped:
         return None
     (part,) = cut.parts
-    removed = entry.target_start - part.first
     stall, group = run.replication.copying.stall_timeout, consumer_group(key.replication)
-    rest = Fingerprint()  # what is left of a batch has no digest of batches
+    pieces = list[_Piece]()  # what is left of a batch has no digest of batches
     try:
+        shown = _shown(run, TopicPartition(key.target_topic, part.partition), part)
         whole = digest_for(cut)()
         with closing(Cursor(run.clusters.source, group, key.source, stall)) as source:
             if isinstance(whole, BatchDigest):
                 source.add_to(whole, cut.range)
-                first = _digested(source.read(cut.range), None, rest, removed)
+                pieces = _pieces(source.read(cut.range), None, part.first, shown)
             else:
-                first = _digested(source.read(cut.range), whole, rest, removed)
+                pieces = _pieces(source.read(cut.range), whole, part.first, shown)
     except (ReplicationError, SystemError) as error:  # the latter for a record that the client cannot decode
         log.warning("%s %s: which part of it is gone was not found out: %s", key.source, cut.range, error)
         return None
-    if first is None or not equals(whole, cut):
-        log.warning("%s %s: the source changed since it was copied; its first records stay lost", key.source, cut.range)
+    if not pieces or not equals(whole, cut):
+        log.warning("%s %s: the source changed since it was copied; what is gone stays lost", key.source, cut.range)
         return None
-    kept = Segment(
-        partition=part.partition,
-        first=entry.target_start,
-        last=part.until - 1,
-        count=rest.count,
-        digest=rest.hexdigest(),
+    bounds = [cut.range.from_, *(piece.first for piece in pieces[1:]), cut.range.until]
+    ranged = [(piece, OffsetRange(*bound)) for piece, bound in zip(pieces, itertools.pairwise(bounds), strict=True)]
+    return Remainder(
+        chunk=cut.range,
+        lost=Coverage.of(range_ for piece, range_ in ranged if not piece.stands),
+        receipts=tuple(_receipt(cut, part.partition, piece, range_) for piece, range_ in ranged if piece.stands),
     )
-    receipt = replace(
-        cut,
-        range=OffsetRange(first, cut.range.until),
-        count=rest.count,
-        bytes=rest.bytes,
-        digest=rest.hexdigest(),
-        digest_kind=DIGEST_KIND,
-        placement=KafkaSegments((kept,)),
-        offset_map=tuple(mapped for mapped in cut.offset_map if mapped.source_offset >= first),
-    )
-    return Remainder(cut.range, first, receipt)
 
 
-def _digested(records: Iterator[Any], whole: RecordDigest | None, rest: Fingerprint, removed: int) -> int | None:
-    """Add all records to ``whole``, if there is one, and those after the first ``removed`` to ``rest``. Returns the
-    offset of the first of these.
+@dataclass(slots=True)
+class _Piece:
+    """Consecutive records of a chunk that the target shows, or lacks: the source offset of the first one, and its place
+    on the target.
     """
-    first = None
-    for number, message in enumerate(records):
+
+    stands: bool
+    first: int
+    place: int
+    records: Fingerprint = field(default_factory=Fingerprint)
+
+
+def _shown(run: LeasedRun, at: TopicPartition, part: Part) -> Coverage:
+    """The offsets of the part at which the target shows records. Raises ReplicationError."""
+    standing = run.clusters.target.standing
+    there = standing.logs([at]).get(at)
+    if there is None:
+        raise Unreachable(f"{at} on the target does not answer", "start the backfill again")
+    wanted = OffsetRange(part.first, part.until).intersection(there)
+    if wanted is None:
+        return Coverage()
+    with standing.reader(at) as reader:
+        return Coverage.of(OffsetRange(seen.place, seen.place + 1) for seen in reader.seen(wanted))
+
+
+def _pieces(records: Iterator[Any], whole: RecordDigest | None, place: int, shown: Coverage) -> list[_Piece]:
+    """The pieces of a chunk that begins at ``place`` on the target. All records are added to ``whole``, if there is
+    one.
+    """
+    pieces = list[_Piece]()
+    for at, message in enumerate(records, place):
         fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
         if whole is not None:
             whole.add(*fields)
-        if number >= removed:
-            rest.add(*fields)
-            first = offset_of(message) if first is None else first
-    return first
+        stands = at in shown
+        if not pieces or pieces[-1].stands is not stands:
+            pieces.append(_Piece(stands, offset_of(message), at))
+        pieces[-1].records.add(*fields)
+    return pieces
+
+
+def _receipt(cut: Receipt, partition: int, piece: _Piece, range_: OffsetRange) -> Receipt:
+    """The receipt of a piece that stands."""
+    records = piece.records
+    kept = Segment(
+        partition=partition,
+        first=piece.place,
+        last=piece.place + records.count - 1,
+        count=records.count,
+        digest=records.hexdigest(),
+    )
+    return replace(
+        cut,
+        range=range_,
+        count=records.count,
+        bytes=records.bytes,
+        digest=records.hexdigest(),
+        digest_kind=DIGEST_KIND,
+        placement=KafkaSegments((kept,)),
+        offset_map=tuple(mapped for mapped in cut.offset_map if mapped.source_offset in range_),
+    )
