@@ -9,13 +9,17 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from stack.processes import since
 from tests.faults.bench import Bench
 from tests.faults.opensearch_rows import AGAIN, PROFILES, SHORT, STALL
 from tests.faults.row import Row
 from tests.faults.row_side import GATEWAY, LEDGER, MASTER, Node, RowSide
 from tests.faults.trial import Trial, TrialFailed
+from tests.support.waiting import wait_until
 
 __all__ = ["PROFILES", "ROWS"]
+
+BUSY = "RegionTooBusyException: Over memstore limit"  # in the server's log, at each call that a region refuses
 
 
 def _side(trial: Trial) -> RowSide:
@@ -63,6 +67,24 @@ def disabled(ledger: bool, trial: Trial) -> None:
     trial.finish(run)
 
 
+def region_busy(trial: Trial) -> None:
+    """For shorter or longer than a copy waits, the regions refuse what is written once anything is in their memory, and do
+    not empty it: as when more is written than the disk takes.
+    """
+    trial.copy["stall_timeout"] = STALL
+    run = trial.start()
+    trial.middle(run, most=10)
+    side, log = _side(trial), Node(_side(trial).server, MASTER).log
+    before = log.stat().st_size
+    side.keep_busy(trial.target_topic, True)
+    trial.note("the regions are busy")
+    wait_until(lambda: BUSY in since(log, before))
+    time.sleep(trial.dice.random() * 3 * STALL)
+    side.keep_busy(trial.target_topic, False)
+    trial.note(f"they are not any more; writes were refused {since(log, before).count(BUSY)} times")
+    trial.finish(run)
+
+
 def answers_lost(trial: Trial) -> None:
     """Connections end while answers are on their way: what was asked for is done, and nobody hears of it."""
     run = trial.start()
@@ -95,6 +117,7 @@ ROWS = tuple(
         Row("hbase-gateway-frozen", partial(frozen, GATEWAY), "core"),
         Row("hbase-table-disabled", partial(disabled, False), "core"),
         Row("hbase-ledger-disabled", partial(disabled, True), "core"),
+        Row("hbase-region-busy", region_busy, "core"),
         Row("hbase-answers-lost", answers_lost, "core"),
         Row(
             "hbase-table-deleted",
