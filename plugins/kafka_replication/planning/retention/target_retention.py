@@ -20,6 +20,8 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 
+OFFERED = 3  # ranges that a remedy has a command for
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -207,13 +209,18 @@ def missed_text(key: PartitionKey, offsets: Coverage) -> str:
 
 
 def remedy(key: PartitionKey, missed: Coverage, pending: Coverage, log_start: int | None) -> str:
-    """The remedy for the first range of ``missed`` offsets. ``pending`` ones were never read back; their loss can be
-    accepted in whole chunks. ``log_start`` is the source's; None if it is not known.
+    """The remedy for ``missed`` offsets: a command for each of the first ranges that the source still has, and one that
+    accepts the first. ``pending`` ones were never read back; their loss can be accepted in whole chunks. ``log_start``
+    is the source's; None if it is not known.
     """
     offsets = missed.ranges[0]
     whole = " (the command names the whole chunks, if these offsets are not)" if pending.within(offsets) else ""
     given_up = f"accept it{whole}: {commands.approve_gap(key, offsets)}"
-    readable = offsets.intersection(OffsetRange(log_start or 0, MAX_OFFSET))
-    if readable is None:
+    readable = missed.within(OffsetRange(log_start or 0, MAX_OFFSET)).ranges
+    if not readable:
         return f"the source no longer has them either; {given_up}"
-    return f"copy them again, first with --dry-run: {commands.backfill(key, readable)}; or {given_up}"
+    again = "; then ".join(commands.backfill(key, range_) for range_ in readable[:OFFERED])
+    more = (
+        f"; then {len(readable) - OFFERED} more ranges, which are named after these" if len(readable) > OFFERED else ""
+    )
+    return f"copy them again, first with --dry-run: {again}{more}; or {given_up}"
