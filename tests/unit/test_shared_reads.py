@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.client.shared_reads import SharedRead
+from kafka_replication.kafka.client.shared_reads import OfEachAdmin, SharedRead
 from tests.support.waiting import SAFETY, wait_until
 
 
@@ -52,3 +53,12 @@ def test_every_question_is_answered_under_load() -> None:
     with ThreadPoolExecutor(16) as threads:
         answers = threads.map(lambda n: shared.ask(n % 7, lambda keys: {key: key * 10 for key in keys}), range(2_000))
     assert list(answers) == [n % 7 * 10 for n in range(2_000)]
+
+
+def test_each_admin_client_keeps_a_value_of_its_own() -> None:
+    one, other = (AdminClient({"bootstrap.servers": "127.0.0.1:1"}) for _ in range(2))
+    lists: OfEachAdmin[list[str]] = OfEachAdmin(list)
+    kept = lists.of(one)
+
+    assert lists.of(one) is kept
+    assert lists.of(other) is not kept

@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from confluent_kafka.admin import AdminClient
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -56,3 +59,14 @@ class SharedRead(Generic[K, V]):
             raise
         finally:
             request.sent.set()
+
+
+class OfEachAdmin(Generic[V]):
+    """One value for each admin client, kept as long as the client is: threads with the same client share it."""
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self._make = make
+        self._values: WeakKeyDictionary[AdminClient, V] = WeakKeyDictionary()
+
+    def of(self, admin: AdminClient) -> V:
+        return self._values.get(admin) or self._values.setdefault(admin, self._make())

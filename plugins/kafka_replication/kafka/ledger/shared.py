@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.shared_reads import SharedRead
+from kafka_replication.kafka.client.shared_reads import OfEachAdmin, SharedRead
 from kafka_replication.kafka.ledger.reader import PositionsReader, ReceiptsReader
 from kafka_replication.ledger.newest import NewestEntry
 from kafka_replication.ledger.receipts import Receipts
@@ -79,10 +78,10 @@ def _soon(ask: Callable[[], A | None]) -> A | None:
     return found
 
 
-_readings: WeakKeyDictionary[AdminClient, dict[str, SharedReadings]] = WeakKeyDictionary()
+_readings: OfEachAdmin[dict[str, SharedReadings]] = OfEachAdmin(dict)
 
 
 def readings(config: clients.ClientConfig, admin: AdminClient, replication: str) -> SharedReadings:
     """The readings of this process for one replication on one cluster."""
-    of_cluster = _readings.get(admin) or _readings.setdefault(admin, {})
+    of_cluster = _readings.of(admin)
     return of_cluster.get(replication) or of_cluster.setdefault(replication, SharedReadings(config, admin, replication))

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from weakref import WeakKeyDictionary
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.client.shared_reads import SharedRead
+from kafka_replication.kafka.client.shared_reads import OfEachAdmin, SharedRead
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import TopicPartition
 
-_Questions = WeakKeyDictionary[AdminClient, SharedRead[TopicPartition, int]]
-_ends: _Questions = WeakKeyDictionary()
-_epochs: _Questions = WeakKeyDictionary()
+_Questions = OfEachAdmin[SharedRead[TopicPartition, int]]
+_ends: _Questions = OfEachAdmin(SharedRead)
+_epochs: _Questions = OfEachAdmin(SharedRead)
 
 
 def shown_end(admin: AdminClient, at: TopicPartition) -> int | None:
@@ -42,5 +41,4 @@ def _asked(
             return ask(admin, wanted)
         return {}
 
-    shared = questions.get(admin) or questions.setdefault(admin, SharedRead())
-    return shared.ask(at, answers)
+    return questions.of(admin).ask(at, answers)

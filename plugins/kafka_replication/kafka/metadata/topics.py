@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import tenacity
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -24,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka.client.clients import raise_if_shut_out
-from kafka_replication.kafka.client.shared_reads import SharedRead
+from kafka_replication.kafka.client.shared_reads import OfEachAdmin, SharedRead
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.metadata.brief_ids import BriefIds
@@ -169,12 +168,12 @@ class _Ids(SharedRead[str, str | ReplicationError]):
         self.brief = BriefIds()
 
 
-_ids: WeakKeyDictionary[AdminClient, _Ids] = WeakKeyDictionary()
+_ids = OfEachAdmin(_Ids)
 
 
 def current_id(admin: AdminClient, name: str, most: float = TIMEOUT) -> str | None:
     """The id of the topic, or None if it does not exist. Threads share the request, as in `check_id`."""
-    ids = _ids.get(admin) or _ids.setdefault(admin, _Ids())
+    ids = _ids.of(admin)
     actual = ids.ask(name, lambda names: _ids_or_errors(admin, names, ids.brief, most))
     if isinstance(actual, ReplicationError):
         raise actual
@@ -206,13 +205,14 @@ def _ids_or_errors(
     return {**told, **{name: str(description.topic_id) for name, description in descriptions.items()}, **failed}
 
 
-_configs: WeakKeyDictionary[AdminClient, SharedRead[str, dict[str, str] | ReplicationError]] = WeakKeyDictionary()
+_configs: OfEachAdmin[SharedRead[str, dict[str, str] | ReplicationError]] = OfEachAdmin(SharedRead)
 
 
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
     """The configuration of one topic. Threads share the request. Raises an error if it cannot be read."""
-    asked = _configs.get(admin) or _configs.setdefault(admin, SharedRead())
-    read = asked.ask(topic, lambda names: {name: one for part in configs(admin, names) for name, one in part.items()})
+    read = _configs.of(admin).ask(
+        topic, lambda names: {name: one for part in configs(admin, names) for name, one in part.items()}
+    )
     if isinstance(read, ReplicationError):
         raise read
     assert read is not None
