@@ -119,7 +119,6 @@ def add_entries(session: EntrySession, entries: Iterable[Entry], deleted: Iterab
 
 def _refuse_standing(run: LeasedRun, key: PartitionKey, gone: Iterable[Receipt]) -> None:
     """Raise Refused if the target shows a record of one of these chunks, whose copies an audit found to be gone."""
-    standing = run.clusters.target.standing
     for receipt in gone:
         run.check()
         if run.replication.delivery != EXACTLY_ONCE:
@@ -130,16 +129,21 @@ def _refuse_standing(run: LeasedRun, key: PartitionKey, gone: Iterable[Receipt])
             )
         for part in receipt.parts:
             at = TopicPartition(key.target_topic, part.partition)
-            there = standing.logs([at]).get(at)
-            if there is None:
-                raise Unreachable(f"{at} on the target does not answer", "start the backfill again")
-            wanted = OffsetRange(part.first, part.until).intersection(there)
-            if wanted and standing.first_record(at, wanted) is not None:
+            wanted = _readable(run, at, part)
+            if wanted and run.clusters.target.standing.first_record(at, wanted) is not None:
                 raise Refused(
                     f"{key.source}: an audit found {receipt.range} gone from {key.target_topic}, which shows"
                     " records of it now: they would be doubled",
                     "audit the partition again once all replicas of the target are back",
                 )
+
+
+def _readable(run: LeasedRun, at: TopicPartition, part: Part) -> OffsetRange | None:
+    """The offsets of the part that the target's log has now. Raises Unreachable."""
+    there = run.clusters.target.standing.logs([at]).get(at)
+    if there is None:
+        raise Unreachable(f"{at} on the target does not answer", "start the backfill again")
+    return OffsetRange(part.first, part.until).intersection(there)
 
 
 def _remainder(run: LeasedRun, key: PartitionKey, cut: Receipt) -> Remainder | None:
@@ -189,14 +193,10 @@ class _Piece:
 
 def _shown(run: LeasedRun, at: TopicPartition, part: Part) -> Coverage:
     """The offsets of the part at which the target shows records. Raises ReplicationError."""
-    standing = run.clusters.target.standing
-    there = standing.logs([at]).get(at)
-    if there is None:
-        raise Unreachable(f"{at} on the target does not answer", "start the backfill again")
-    wanted = OffsetRange(part.first, part.until).intersection(there)
+    wanted = _readable(run, at, part)
     if wanted is None:
         return Coverage()
-    with standing.reader(at) as reader:
+    with run.clusters.target.standing.reader(at) as reader:
         return Coverage.of(OffsetRange(seen.place, seen.place + 1) for seen in reader.seen(wanted))
 
 
