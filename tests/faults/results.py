@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,10 @@ class Results:
 
 def table(known: Results, rows: Sequence[Row]) -> str:
     """Markdown; a row that was never run says how it has to end."""
-    lines = [_line(row, found) if (found := known.of(row.name)) else _not_run(row) for row in rows]
+    return _markdown(_line(row, found) if (found := known.of(row.name)) else _not_run(row) for row in rows)
+
+
+def _markdown(lines: Iterable[str]) -> str:
     return "\n".join(["| " + " | ".join(_COLUMNS) + " |", "|" + " --- |" * len(_COLUMNS), *lines])
 
 
@@ -91,13 +94,21 @@ def _seeds(found: list[dict[str, Any]]) -> str:
 
 
 def write_docs(known: Results, rows: Sequence[Row], profile: str, folder: Path = DOCS) -> None:
-    """Put the table between its markers. That of a profile has only what was run. Raises SystemExit if no page has one."""
+    """Put the table between its markers. A row that was not run here stays as the page has it; the table of a profile has
+    only rows that were run. Raises SystemExit if no page has one.
+    """
     page = folder / ("fault-profiles.md" if profile else "fault-results.md")
     begin, end = (f"<!-- faults{' ' if profile else ''}{profile}: {mark} -->" for mark in ("begin", "end"))
     text = page.read_text()
     if begin not in text or end not in text:
         raise SystemExit(f"{page} has no table of the profile {profile!r}: write the lines {begin} and {end} into it")
     before, rest = text.split(begin)
-    _, after = rest.split(end)
-    shown = [row for row in rows if known.of(row.name) or not profile]
-    page.write_text(f"{before}{begin}\n{table(known, shown)}\n{end}{after}")
+    there, after = rest.split(end)
+    stays = {line.split("|")[1].strip(): line for line in there.splitlines()[3:] if line.startswith("|")}
+    lines = [
+        _line(row, found)
+        if (found := known.of(row.name))
+        else stays.get(row.name) or ("" if profile else _not_run(row))
+        for row in rows
+    ]
+    page.write_text(f"{before}{begin}\n{_markdown(filter(None, lines))}\n{end}{after}")

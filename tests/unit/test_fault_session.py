@@ -46,3 +46,17 @@ def test_each_profile_has_a_table_of_its_own(tmp_path: Path) -> None:
         assert [line.split("|")[1].strip() for line in lines[4:-2]] == rows, "a profile has only what was run"
     with pytest.raises(SystemExit, match="no table of the profile 'batch'"):
         results.write_docs(known, [], "batch", tmp_path)
+
+
+def test_rows_that_were_not_run_here_stay_in_the_table(tmp_path: Path) -> None:
+    before, now = results.Results(tmp_path / "before.jsonl"), results.Results(tmp_path / "now.jsonl")
+    before.add("zombie", 1000, Verdict(outcome="healed", counts={"lost": 0}))
+    before.add("run-killed", 1000, Verdict(outcome="healed", counts={"lost": 0}))
+    now.add("run-killed", 1007, Verdict(outcome="healed", counts={"lost": 0}))
+    page = tmp_path / "fault-profiles.md"
+    page.write_text("<!-- faults auto: begin -->\n<!-- faults auto: end -->\n")
+    rows = [ROWS["run-killed"], ROWS["zombie"], ROWS["ledger-deleted"]]
+    for known in (before, now):
+        results.write_docs(known, rows, "auto", tmp_path)
+    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in page.read_text().splitlines()[3:-1]]
+    assert cells == [["run-killed", "1", "1007"], ["zombie", "1", "1000"]]
