@@ -105,6 +105,28 @@ def test_only_a_session_that_left_records_behind_makes_a_new_epoch(hbase: HBaseS
         assert epoch() == before + 2
 
 
+def test_after_a_call_was_sent_again_the_next_session_makes_a_new_epoch(
+    hbase: HBaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway may carry out the first call after the session has ended."""
+    case, real, lost = SinkCase(HBaseGround.of(hbase, LATEST)), Client.call, list[str]()
+
+    def losing(client: Client, method: str, *args: Any, **more: Any) -> Any:
+        answer = real(client, method, *args, **more)
+        if method == "putMultiple" and not lost:
+            lost.append(method)
+            raise Unreachable("lost", "find it")
+        return answer
+
+    with monkeypatch.context() as patching, case.fenced() as (session, position):
+        before = HBaseGround.of(hbase, LATEST).shelf(case.topic).head().epoch
+        patching.setattr(Client, "call", losing)
+        write_and_commit(case, session, position, records(3))
+    assert lost
+    with case.fenced():
+        assert HBaseGround.of(hbase, LATEST).shelf(case.topic).head().epoch == before + 1
+
+
 @pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
 def test_target(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
     check(SinkCase(ground))
@@ -141,9 +163,9 @@ def test_rows_without_an_answer_are_sent_again(ground: HBaseGround, written: boo
     case, lost = SinkCase(ground), [2]
 
     class Losing(Client):
-        def call(self, method: str, *args: Any, seconds: float = 0) -> Any:
+        def call(self, method: str, *args: Any, seconds: float = 0, repeats: bool = True) -> Any:
             losing, lost[0] = lost[0] > 0, lost[0] - 1
-            answer = super().call(method, *args, seconds=seconds) if written or not losing else None
+            answer = super().call(method, *args, seconds=seconds, repeats=repeats) if written or not losing else None
             if losing:
                 raise Unreachable("lost", "find it")
             return answer
@@ -164,10 +186,10 @@ def test_a_head_whose_answer_was_lost_is_known_as_ours(ground: HBaseGround) -> N
     before = shelf.head()
 
     class Twice(Client):
-        def call(self, method: str, *args: Any, seconds: float = 0) -> Any:
+        def call(self, method: str, *args: Any, seconds: float = 0, repeats: bool = True) -> Any:
             if method == "checkAndPut":
                 assert super().call(method, *args, seconds=seconds) is True
-            return super().call(method, *args, seconds=seconds)
+            return super().call(method, *args, seconds=seconds, repeats=repeats)
 
     twice = TableShelf(Twice(ground.connection, 60), world.name)
     assert twice.replace(before, before.fenced_by("a"))

@@ -1,4 +1,6 @@
-"""Asks HBase by its Thrift2 gateway, and translates its errors. Every call may be sent twice, and must bear it."""
+"""Asks HBase by its Thrift2 gateway, and translates its errors. Every call may be sent twice, and must bear it, unless
+the caller says that it sends it again by itself.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,9 @@ class Client:
         self._lock = Lock()
         weakref.finalize(self, _end, self._idle)
 
-    def call(self, method: str, *args: Any, seconds: float = 0) -> Any:
-        """The answer, within the seconds of a request, or ``seconds`` if that is more.
+    def call(self, method: str, *args: Any, seconds: float = 0, repeats: bool = True) -> Any:
+        """The answer, within the seconds of a request, or ``seconds`` if that is more. The call is sent again over a
+        new connection if an idle one has ended, and ``repeats`` is True.
 
         Raises Unreachable, Stalled, NotAuthorized, Unexpected, Refused for a gateway that does not know the call, and
         Answer for what the caller has to judge.
@@ -108,6 +111,8 @@ class Client:
             except Unreachable:  # the gateway ends connections that are idle for long
                 with self._lock:
                     _end(self._idle)
+                if not repeats:
+                    raise
         return self._asked(self._connected(method, seconds), method, args, seconds)
 
     def _connected(self, method: str, seconds: float) -> tuple[Any, Any]:

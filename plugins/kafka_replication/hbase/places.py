@@ -45,6 +45,10 @@ class TableWrites:
     def waited(self) -> float:
         return self._puts.resend.waited
 
+    @property
+    def sent_again(self) -> bool:
+        return self._puts.sent_again
+
     def open(self, position: Position | None) -> None:
         self._origin = Origin.of(self._key, position.generation if position else 1)
         self._rows = Rows(self._origin)
@@ -58,7 +62,9 @@ class TableWrites:
         row, about = quarantine.row_of(place), json.dumps(quarantine.about(placed)).encode()
         put = Rows(replace(self._origin, generation=aside.generation)).put(record, number, row, failed=about)
         puts = replace(self._puts, table=aside.topic, resend=replace(self._puts.resend, where=aside.topic))
-        if failures := puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)]):
+        failures = puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)])
+        self._puts.sent_again |= puts.sent_again
+        if failures:
             raise refused(self._key, failures, self.remedies)
         return placed
 

@@ -5,7 +5,7 @@ all are sent again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_replication.hbase.client import Answer, Client
@@ -31,13 +31,15 @@ class Item:
 @dataclass(slots=True, kw_only=True)
 class Puts:
     """Writes rows of one table. ``seconds`` is for how long an answer may take: the gateway repeats by itself what
-    regions refuse for now.
+    regions refuse for now. ``sent_again`` is True once a call had no answer and was sent again: the gateway may still
+    carry out the first one, at any later time.
     """
 
     client: Client
     table: str
     resend: Resend
     seconds: float
+    sent_again: bool = field(default=False, init=False)
 
     def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
         """Write them all. Returns the refused ones. Raises Stalled or NotReady, which name what was waited for, and
@@ -47,10 +49,12 @@ class Puts:
 
     def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
         try:
-            self.client.call("putMultiple", self.table.encode(), [one.put for one in batch], seconds=self.seconds)
+            puts = [one.put for one in batch]
+            self.client.call("putMultiple", self.table.encode(), puts, seconds=self.seconds, repeats=False)
         except Answer as answer:
             return self._judged(batch, answer)
         except Unreachable as error:
+            self.sent_again = True
             return Outcome(tuple(batch), error.what)
         return Outcome()
 

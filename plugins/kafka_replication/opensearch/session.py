@@ -37,7 +37,7 @@ REMEDIES: Mapping[FailureKind, str] = {
 class IndexPlaces:
     """A `Places`. ``make`` is called with the origin of the records, once the index has to be there."""
 
-    by_epoch = False
+    by_epoch = sent_again = False
     several = "the transform makes several records of it, and a document's id has only the offset"
     remedies = REMEDIES
 

@@ -58,6 +58,10 @@ class Places(Protocol):
     def waited(self) -> float:
         """The seconds for which the target made it wait."""
 
+    @property
+    def sent_again(self) -> bool:
+        """True if a request without an answer was sent again, and the number of who writes does not order the two."""
+
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the topic is still the one of the plan."""
 
@@ -347,7 +351,7 @@ class IdempotentSession:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._chunk is None or not self._chunk.wrote:
+        if (self._chunk is None or not self._chunk.wrote) and not self.places.sent_again:
             self.transaction.leave()
         self.transaction.close()
 
