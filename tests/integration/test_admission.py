@@ -171,6 +171,7 @@ class Secured(Addresses):
         return dict(self._target) if connection_id == "target" else super().kafka(connection_id)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_run_is_told_that_its_password_was_changed_in_the_middle(scene: Scenario, tls: TlsCluster) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))

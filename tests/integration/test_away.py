@@ -55,6 +55,7 @@ def kill(scene: Scenario, broker: Broker) -> None:
     broker.kill()
 
 
+@pytest.mark.slow
 def test_a_broker_that_comes_back_is_waited_for(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
     scene, broker = own_scene, own_cluster.broker(0)
     scene.source.create(scene.topic)

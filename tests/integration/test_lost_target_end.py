@@ -108,6 +108,7 @@ def test_a_chunk_without_records_behind_it_lets_nothing_newer_come_first(
     scene.assert_copied()
 
 
+@pytest.mark.slow
 def test_a_chunk_that_another_partition_still_shows_is_not_doubled(
     own_scene: Scenario, own_cluster: KafkaCluster
 ) -> None:

@@ -235,6 +235,7 @@ def test_a_backfill_into_another_topic_spreads_too(scene: Scenario) -> None:
     assert_clean_audit(scene)
 
 
+@pytest.mark.slow
 def test_what_changes_later(scene: Scenario) -> None:
     """Partitions that are added to the target, a reset, and a source that grows."""
     scene.settings |= {"partitioning": "by_key", "target_topics": {"partitions": 2}}

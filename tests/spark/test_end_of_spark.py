@@ -72,6 +72,7 @@ def test_a_run_whose_master_is_not_there_ends_within_a_minute(scene: Scenario, n
     assert took < 60 + plan  # which is what the machine is busy with
 
 
+@pytest.mark.slow
 def test_an_application_that_is_ended_on_the_masters_page_is_told_so(master: Master) -> None:
     with ThreadPoolExecutor(1) as pool:
         submitted = pool.submit(submit, master.connection)

@@ -87,7 +87,7 @@ def assert_lean(driver: psutil.Process) -> None:
     assert not [path for path in loaded if "/numpy/" in path or "/pandas/" in path]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, number: signal.Signals) -> None:
     """Whether the run is asked to end or is gone at once: Spark ends, and its workers abort what they have open."""
     ready.settings |= {"copy": SMALL | {"transaction_timeout": 600}}
