@@ -180,6 +180,11 @@ def _for_admin(config: ClientConfig) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only | _STATISTICS}
 
 
+def tells_statistics(config: ClientConfig) -> bool:
+    """True if the connection asks for statistics of its clients."""
+    return not _STATISTICS.isdisjoint(config)
+
+
 def without_statistics(config: ClientConfig) -> ClientConfig:
     """The settings for a client that is not polled regularly: without statistics."""
     return {key: value for key, value in config.items() if key not in _STATISTICS}

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
@@ -14,6 +15,7 @@ from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.consumer_pool import Loan, borrow
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
@@ -81,6 +83,9 @@ class RecordReader:
         self._next: int | None = None  # the offset that the consumer reads next
         self._unreadable: UnreadableBatch | None = None  # the one that was met last
         self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
+        self._topic_id = task.ids.source_topic
+        self._loan: Loan | None = None  # of the consumer, if it is one of the pool
+        self._sound = True  # whether the consumer may be used again
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -88,9 +93,15 @@ class RecordReader:
 
     @cached_property
     def _reader(self) -> PartitionReader:
-        config = paced(self._source, self._settings.throughput_limit)
-        consumer = clients.consumer(self._throttling.listening(config), self._group)
+        """With a consumer of its own, which asks the broker whether the log was truncated."""
+        return self._reading(clients.consumer(self._throttling.listening(self._paced), self._group))
+
+    def _reading(self, consumer: Consumer) -> PartitionReader:
         return PartitionReader(consumer, self._at, self._settings.stall_timeout)
+
+    @property
+    def _paced(self) -> clients.ClientConfig:
+        return paced(self._source, self._settings.throughput_limit)
 
     @cached_property
     def _names(self) -> HeaderNames | None:
@@ -131,7 +142,11 @@ class RecordReader:
         self._close_names()
         if clients.made(self, "_reader") is not None:
             self._reader.come_to_rest()
-            self._reader.consumer.close()
+            if self._loan is not None and self._sound:
+                self._loan.give_back()
+            else:
+                self._reader.consumer.close()
+            self._loan = None
             del self._reader
 
     def _close_names(self) -> None:
@@ -144,6 +159,12 @@ class RecordReader:
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
         if self._next != left.from_ and not self._in_unreadable(left.from_):
             self._go_to(left, position)
+        self._sound = False
+        chunk = self._chunk(left, target, most_records)
+        self._sound = self._next is not None
+        return chunk
+
+    def _chunk(self, left: OffsetRange, target: SinkSession, most_records: int) -> Chunk:
         chunk = ChunkReader(
             source=self._reader,
             left=left,
@@ -233,10 +254,22 @@ class RecordReader:
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._epoch_at_assign = shared_offsets.leader_epoch(self._admin, self._at)
+        self._choose_consumer(position.leader_epoch)
         self._reader.come_to_rest()
         if left.from_ < position.next_offset and position.leader_epoch is not None:
             self._reader.check_not_truncated(position.next_offset, position.leader_epoch)
         self._reader.assign(left.from_, position.leader_epoch if left.from_ == position.next_offset else None)
+
+    def _choose_consumer(self, stored: int | None) -> None:
+        """A consumer of the pool does if the leader epoch is the stored one, or none is stored: then no leader came
+        that could have truncated the log. That saves its connections.
+        """
+        does = stored is None or stored < 0 or stored == self._epoch_at_assign
+        if self._loan is not None and not does:
+            self.close()
+        if does and clients.made(self, "_reader") is None and not clients.tells_statistics(self._source):
+            self._loan = borrow(self._paced, self._group, reads=self._topic_id, throttled=self._throttling)
+            self._reader = self._reading(self._loan.consumer)
 
     def _last_epoch(self, chunk: ChunkReader) -> int | None:
         """The leader epoch of the chunk's last offset.
