@@ -326,7 +326,6 @@ WIDTHS = (
 
 
 @needs_a_browser
-@pytest.mark.slow
 def test_the_page_follows_airflows_theme_and_fits_a_narrow_window(
     browser: Browser, server: Server, tmp_path: Path
 ) -> None:
