@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from typing import Any
 
 import pytest
@@ -143,6 +144,19 @@ def test_no_producer_is_left_of_sessions_that_ended_with_an_error(scene: Scenari
     report = scene.run(copy=BATCHES, failures={"policy": "skip"})
     assert (report.outcome, scene.position().skipped) == ("done", 3), report.table()
     assert producers() <= before
+
+
+def test_odd_records_of_one_batch_that_no_engine_can_copy_are_tried_once(
+    scene: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.source.create(scene.topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    wait_until(lambda: scene.source.is_settled([TopicPartition(scene.topic, 0)]))
+    odd = [RawRecord(b"k", b"v", ((b"a\0b", b"content"),)), RawRecord(b"k", b"v")]
+    produce_batch(scene.source.bootstrap, scene.topic, 0, odd * 20)
+    with caplog.at_level(logging.INFO):
+        report = scene.run(copy={"engine": "auto"}, failures={"policy": "skip"})
+    assert (report.outcome, scene.position().skipped) == ("done", 20), report.table()
+    assert sum("are for another engine" in text for text in caplog.messages) == 2
 
 
 def producers() -> int:

@@ -149,7 +149,9 @@ class BatchReader:
 
     def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
         """Raise HandOver unless this batch, the first one, can be sent as it is."""
-        if why := _why_not(batch) or _too_large(_cut(batch, left.from_, left.until), largest):
+        if why := _why_not(batch):
+            raise HandOver(self._end, why, none_until=batch.until)
+        if why := _too_large(_cut(batch, left.from_, left.until), largest):
             raise HandOver(self._end, why)
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
