@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
+from kio.schema.types import TransactionalId
 
+from kafka_replication.kafka.client.login import security_of
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.keys import LEDGER_PARTITIONS
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event
+from kafka_replication.wire.connection import Connection
 from stack.kafka_cluster import Broker
+from stack.ports import LOOPBACK
 from tests.faults import profiles
 from tests.faults.attempt import Attempt
 from tests.faults.bench import Bench
@@ -192,8 +201,10 @@ def aborted_without(trial: Trial) -> None:
     _is_mended(trial)
 
 
-def ledger_is_hidden(trial: Trial) -> None:
-    """The partition without a leader is one of the ledger: a position or a receipt is missing, the records are there."""
+def ledger_is_hidden(trial: Trial, *, next_is_under_way: bool = False) -> None:
+    """The partition without a leader is one of the ledger: a position or a receipt is missing, the records are there. The
+    end of the next transaction drops it, if that was about to commit, too.
+    """
     target = trial.bench.target
     trial.settings["target_topics"] = {**trial.settings.get("target_topics", {}), "replication_factor": 1}
     partitions = profiles.SPREAD if profiles.current().spread else PARTITIONS
@@ -202,10 +213,27 @@ def ledger_is_hidden(trial: Trial) -> None:
     partition, topic = trial.dice.randrange(PARTITIONS), trial.dice.choice([POSITIONS, RECEIPTS])
     broker = target.leader(topic, trial.key(partition).ledger_partition)
     trial.note(f"{broker} has {topic}-{trial.key(partition).ledger_partition}")
-    run = _committed_without(trial, broker, partition)
+    run = _committed_without(trial, broker, partition, transaction_timeout=240)
+    if next_is_under_way:
+        at = TopicPartition(topic, trial.key(partition).ledger_partition)
+        wait_until(lambda: at in _of_transaction(trial, partition) or run.ended)
     run.kill()
     _back(trial, broker)
     _is_mended(trial)
+
+
+def _of_transaction(trial: Trial, partition: int) -> Collection[TopicPartition]:
+    """The partitions of the open transaction in which a chunk of this partition is; none if there is none."""
+    writer, target = trial.key(partition).transactional_id, trial.bench.target
+    connection = Connection(LOOPBACK, target.coordinator(writer).port, security_of(target.connection({})), 30.0)
+    try:
+        with closing(connection) as coordinator:
+            ids = (TransactionalId(writer),)
+            answer = coordinator.ask(DescribeTransactionsRequest(transactional_ids=ids), DescribeTransactionsResponse)
+    except Unreachable:  # kio cannot read the start time of one that has ended
+        return []
+    (found,) = answer.transaction_states
+    return [TopicPartition(str(one.topic), int(number)) for one in found.topics for number in one.partitions]
 
 
 def next_session_aborts(trial: Trial) -> None:
@@ -249,4 +277,10 @@ ROWS = (
     Row("target-abort-partial", aborted_without),
     Row("target-end-lost", end_lost, sampled=False),
     Row("target-ledger-commit-partial", ledger_is_hidden, sampled=False, bench=Bench.with_fragile_target),
+    Row(
+        "target-ledger-commit-partial-dropped",
+        partial(ledger_is_hidden, next_is_under_way=True),
+        sampled=False,
+        bench=Bench.with_fragile_target,
+    ),
 )

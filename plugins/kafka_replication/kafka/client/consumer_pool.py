@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, ThrottleEvent
 from kafka_replication.kafka.client import clients
 
 # Idle consumers of a process; each has a connection and four threads. A worker that works on eight small ranges at a
-# time reads three topics in each thread: positions, receipts and the target. With fewer it makes new ones all the time.
+# time reads the source and the target in each thread, and the ledger for all of them. With fewer it makes new ones all
+# the time.
 MOST = 24
 _Key = tuple[Any, ...]
 Throttled = Callable[[ThrottleEvent], None]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from functools import partial
 
-from kafka_replication.ledger.entries import Deleted, Entry, Removed, Start, Verified
+from kafka_replication.ledger.entries import Deleted, Entry, Position, Receipt, Removed, Start, Verified
 from kafka_replication.ledger.placement import Part
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey, opening_id, verified_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -17,6 +18,7 @@ from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
+Hidden = dict[PartitionKey, list[Entry]]  # entries of the ledger that readers do not see
 
 
 def fence_stale_producers(run: LeasedRun) -> Mapping[PartitionKey, str]:
@@ -27,14 +29,18 @@ def fence_stale_producers(run: LeasedRun) -> Mapping[PartitionKey, str]:
     producer that cannot be fenced is only logged: the copier of its partition fences it again, or fails alone.
 
     What is hidden after that belongs to transactions that Kafka has ended without the ledger's partition; it is
-    completed. Returns what was, for people.
+    completed. What fencing has dropped although it was committed is written again. Returns what was, for people.
     """
+    exactly_once, hidden = run.replication.delivery == EXACTLY_ONCE, Hidden()
     undecided = sorted(key for key in run.clusters.ledger.undecided() if run.holds(key.target_topic))
+    if undecided and exactly_once:
+        hidden = _hidden(run)
     ids = {key.transactional_id: str(key) for key in undecided}
     if undecided:
         ids |= {opening_id(run.replication.name): "opening", verified_id(run.replication.name): "what is verified"}
     _fence(run, ids)
-    mended = _complete(run, ids) if undecided and run.replication.delivery == EXACTLY_ONCE else {}
+    mended = _complete(run, ids) if undecided and exactly_once else {}
+    mended |= _restore(run, {key: entries for key, entries in hidden.items() if key not in mended})
     _fence(run, {key.transactional_id: str(key) for key in _suspects(run) if key not in undecided})
     return mended
 
@@ -43,13 +49,10 @@ def _complete(run: LeasedRun, fenced: Collection[str]) -> dict[PartitionKey, str
     """Complete what Kafka has left of ended transactions of these ids in the ledger's partitions. Safe to repeat after
     a crash.
     """
-    standing, hidden = run.clusters.target.standing, dict[PartitionKey, list[Entry]]()
+    standing = run.clusters.target.standing
     if not any(standing.left_open(at).keys() & set(fenced) for at in run.clusters.ledger.hidden()):
         return {}
-    for key, entry in run.clusters.ledger.undecided_entries():
-        if run.holds(key.target_topic):
-            hidden.setdefault(key, []).append(entry)
-    if not hidden:
+    if not (hidden := _hidden(run)):
         return {}
     counted = _counted(run, hidden)
     # Two other writers write again what counts: from then on it stays, whatever becomes of the hidden entries. What
@@ -79,6 +82,72 @@ def _complete(run: LeasedRun, fenced: Collection[str]) -> dict[PartitionKey, str
     return done
 
 
+def _hidden(run: LeasedRun) -> Hidden:
+    """The entries in open transactions, and in those that Kafka has ended elsewhere; the newest of each kind."""
+    hidden = Hidden()
+    for key, entry in run.clusters.ledger.undecided_entries():
+        if run.holds(key.target_topic):
+            hidden.setdefault(key, []).append(entry)
+    return hidden
+
+
+def _restore(run: LeasedRun, hidden: Hidden) -> dict[PartitionKey, str]:
+    """Write again the entries that were ``hidden`` before fencing, and that it has dropped although their chunks count:
+    the marker that ended the transaction after theirs has ended theirs, too.
+    """
+    dropped = Hidden()
+    with run.clusters.target.follower()() as visible:
+        view = visible.view()
+        for key, entries in hidden.items():
+            said = [one for one in entries if isinstance(one, Receipt)]
+            stands = partial(_stands, run, key)
+            if key in view.positions and (not said or any(stands(part) for one in said for part in one.parts)):
+                dropped[key] = _dropped(key, entries, view, visible.receipts({key: None}).all(key), stands)
+    dropped = {key: entries for key, entries in dropped.items() if entries}
+    done = {}
+    for key, entries in dropped.items():
+        run.check()
+        with closing(run.session(key)) as session:
+            session.fence()
+            if session.ledger.position(key) != view.positions[key]:
+                continue
+            session.transaction.begin()
+            for entry in entries:
+                session.ledger.write(session.transaction, key, entry)
+            session.transaction.commit()
+        done[key] = (
+            "Kafka had ended a transaction without a part of the ledger, and the end of the next one dropped that part;"
+            f" its {len(entries)} entries were written again, because the rest of it is there"
+        )
+        log_event(log, logging.WARNING, Event.MENDED, "%s: %s", key, done[key])
+    return done
+
+
+def _dropped(
+    key: PartitionKey,
+    hidden: Collection[Entry],
+    view: LedgerView,
+    visible: Collection[Receipt],
+    stands: Callable[[Part], bool],
+) -> list[Entry]:
+    """The ``hidden`` receipts that are not ``visible``, of the chunks that a position counts; with the position, if it
+    is a hidden one: then all that it adds has a receipt, and records that are on the target.
+    """
+    known = view.positions[key]
+    receipts = [one for one in hidden if isinstance(one, Receipt) and one.generation == known.generation]
+    for moved in (one for one in hidden if isinstance(one, Position) and _is_next(known, one)):
+        said = [one for one in receipts if moved.coverage.contains(one.range) and one not in visible]
+        if all(one.parts for one in said) and counts(key, [*said, moved], view, visible, stands):
+            return [*said, moved]
+    return [one for one in receipts if known.coverage.contains(one.range) and one not in visible]
+
+
+def _is_next(known: Position, moved: Position) -> bool:
+    """True if a copier at the position ``known`` has moved it so."""
+    added, lacking = moved.coverage.subtract(known.coverage), known.coverage.subtract(moved.coverage)
+    return moved.generation == known.generation and bool(added) and not lacking
+
+
 def _is_shared(entry: Entry) -> bool:
     """True for entries that are written for several keys together. They state facts: they may always count."""
     return isinstance(entry, Verified | Start | Deleted | Removed)
@@ -86,18 +155,21 @@ def _is_shared(entry: Entry) -> bool:
 
 def _counted(run: LeasedRun, hidden: Mapping[PartitionKey, Collection[Entry]]) -> set[PartitionKey]:
     """The keys whose hidden entries count."""
-    standing = run.clusters.target.standing
     with run.clusters.target.follower()() as visible:
         view, receipts = visible.view(), visible.receipts(dict.fromkeys(hidden))
-
-    def stands(key: PartitionKey, part: Part) -> bool:
-        at, last = TopicPartition(key.target_topic, part.partition), OffsetRange(part.until - 1, part.until)
-        seen = standing.logs([at]).get(at)
-        return seen is not None and seen.until >= last.until and standing.first_record(at, last) is not None
-
     return {
-        key for key, entries in hidden.items() if counts(key, entries, view, receipts.all(key), partial(stands, key))
+        key
+        for key, entries in hidden.items()
+        if counts(key, entries, view, receipts.all(key), partial(_stands, run, key))
     }
+
+
+def _stands(run: LeasedRun, key: PartitionKey, part: Part) -> bool:
+    """True if readers of the target see the last record of this part of a chunk."""
+    standing = run.clusters.target.standing
+    at, last = TopicPartition(key.target_topic, part.partition), OffsetRange(part.until - 1, part.until)
+    seen = standing.logs([at]).get(at)
+    return seen is not None and seen.until >= last.until and standing.first_record(at, last) is not None
 
 
 def _suspects(run: LeasedRun) -> list[PartitionKey]:
