@@ -99,10 +99,8 @@ def _restore(run: LeasedRun, hidden: Hidden) -> dict[PartitionKey, str]:
     with run.clusters.target.follower()() as visible:
         view = visible.view()
         for key, entries in hidden.items():
-            said = [one for one in entries if isinstance(one, Receipt)]
-            stands = partial(_stands, run, key)
-            if key in view.positions and (not said or any(stands(part) for one in said for part in one.parts)):
-                dropped[key] = _dropped(key, entries, view, visible.receipts({key: None}).all(key), stands)
+            if key in view.positions:
+                dropped[key] = _dropped(run, key, entries, view, lambda key: visible.receipts({key: None}).all(key))
     dropped = {key: entries for key, entries in dropped.items() if entries}
     done = {}
     for key, entries in dropped.items():
@@ -124,22 +122,29 @@ def _restore(run: LeasedRun, hidden: Hidden) -> dict[PartitionKey, str]:
 
 
 def _dropped(
+    run: LeasedRun,
     key: PartitionKey,
     hidden: Collection[Entry],
     view: LedgerView,
-    visible: Collection[Receipt],
-    stands: Callable[[Part], bool],
+    receipts: Callable[[PartitionKey], Collection[Receipt]],
 ) -> list[Entry]:
-    """The ``hidden`` receipts that are not ``visible``, of the chunks that a position counts; with the position, if it
-    is a hidden one: then all that it adds has a receipt, and records that are on the target.
+    """The ``hidden`` receipts that cannot be read now, of the chunks that a position counts; with the position, if it
+    is a hidden one: then all that it adds has a receipt, and records that are on the target. ``receipts`` reads those
+    that can be read, which may take a while: it is not called for what a dead run merely left open.
     """
-    known = view.positions[key]
-    receipts = [one for one in hidden if isinstance(one, Receipt) and one.generation == known.generation]
+    known, stands = view.positions[key], partial(_stands, run, key)
+    said = [one for one in hidden if isinstance(one, Receipt) and one.generation == known.generation]
     for moved in (one for one in hidden if isinstance(one, Position) and _is_next(known, one)):
-        said = [one for one in receipts if moved.coverage.contains(one.range) and one not in visible]
-        if all(one.parts for one in said) and counts(key, [*said, moved], view, visible, stands):
-            return [*said, moved]
-    return [one for one in receipts if known.coverage.contains(one.range) and one not in visible]
+        counted = [one for one in said if moved.coverage.contains(one.range)]
+        added = [one for one in counted if not known.coverage.contains(one.range)]
+        if all(any(map(stands, one.parts)) for one in added):
+            there = receipts(key)
+            entries: list[Entry] = [*(one for one in counted if one not in there), moved]
+            if counts(key, entries, view, there, stands):
+                return entries
+    counted = [one for one in said if known.coverage.contains(one.range)]
+    there = receipts(key) if counted else ()
+    return [one for one in counted if one not in there]
 
 
 def _is_next(known: Position, moved: Position) -> bool:
