@@ -40,7 +40,8 @@ def fence_stale_producers(run: LeasedRun) -> Mapping[PartitionKey, str]:
         ids |= {opening_id(run.replication.name): "opening", verified_id(run.replication.name): "what is verified"}
     _fence(run, ids)
     mended = _complete(run, ids) if undecided and exactly_once else {}
-    mended |= _restore(run, {key: entries for key, entries in hidden.items() if key not in mended})
+    if lost := {key: entries for key, entries in hidden.items() if key not in mended}:
+        mended |= _restore(run, lost)
     _fence(run, {key.transactional_id: str(key) for key in _suspects(run) if key not in undecided})
     return mended
 
