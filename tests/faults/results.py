@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from stack.folders import REPOSITORY
@@ -58,12 +59,11 @@ class Results:
         return any(each["outcome"] == "failed" for row in rows for each in self.of(row.name))
 
 
-def table(known: Results, rows: Sequence[Row]) -> str:
-    """Markdown; a row that was never run says how it has to end."""
-    return _markdown(_line(row, found) if (found := known.of(row.name)) else _not_run(row) for row in rows)
-
-
-def _markdown(lines: Iterable[str]) -> str:
+def table(known: Results, rows: Sequence[Row], before: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Markdown. A row that was not run has its line of ``before``, or says how it has to end."""
+    lines = [
+        _line(row, found) if (found := known.of(row.name)) else before.get(row.name) or _not_run(row) for row in rows
+    ]
     return "\n".join(["| " + " | ".join(_COLUMNS) + " |", "|" + " --- |" * len(_COLUMNS), *lines])
 
 
@@ -105,10 +105,5 @@ def write_docs(known: Results, rows: Sequence[Row], profile: str, folder: Path =
     before, rest = text.split(begin)
     there, after = rest.split(end)
     stays = {line.split("|")[1].strip(): line for line in there.splitlines()[3:] if line.startswith("|")}
-    lines = [
-        _line(row, found)
-        if (found := known.of(row.name))
-        else stays.get(row.name) or ("" if profile else _not_run(row))
-        for row in rows
-    ]
-    page.write_text(f"{before}{begin}\n{_markdown(filter(None, lines))}\n{end}{after}")
+    shown = [row for row in rows if known.of(row.name) or row.name in stays or not profile]
+    page.write_text(f"{before}{begin}\n{table(known, shown, stays)}\n{end}{after}")
