@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.opensearch.standing import FIRST_PAGE
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed.catalog import Selection, failed_records
@@ -274,6 +275,36 @@ def test_a_document_that_was_changed_before_it_was_read_back_is_named(shop: Shop
 
     report = shop.scene.run(after_copy(change))
     assert report.outcome == "failed" and "differ" in (only(report).error or ""), report.table()
+
+
+def test_an_audit_ends_though_all_documents_were_changed(shop: Shop) -> None:
+    """So many that they are read in pages, by offsets that their texts do not tell any more."""
+    count = 2 * FIRST_PAGE
+    shop.ready(count)
+    shop.scene.settings["copy"] = {"chunk_records": count}
+    assert shop.scene.run().outcome == "done"
+    shop.ground.ask("POST", f"{shop.scene.topic}/_refresh")
+    found = shop.ground.ask("POST", f"{shop.scene.topic}/_search", {"size": count, "_source": False})["hits"]["hits"]
+    assert len(found) == count
+    for one in found:  # the new field comes behind the one that says where a document is from
+        shop.ground.ask("POST", f"{shop.scene.topic}/_update/{one['_id']}", {"doc": {"more": 1}})
+    report = audit(shop.scene.bare_run())
+    assert report.outcome == "differs" and "differ" in report.text(), report.text()
+
+
+def test_an_index_that_acknowledges_before_it_writes_is_refused(shop: Shop) -> None:
+    """A node that dies would lose what was verified."""
+    shop.ready()
+    assert shop.scene.run().outcome == "done"
+    shop.limits(**{"index.translog.durability": "async"})
+    shop.scene.source.produce(shop.scene.topic, orders(10, COUNT))
+    launcher = InProcess()
+    line = only(shop.scene.run(launcher))
+    assert not launcher.jobs and "before they are on a disk" in (line.error or "")
+    assert '{"index.translog.durability": "request"}' in line.remedy
+    shop.limits(**{"index.translog.durability": "request"})
+    assert shop.scene.run().outcome == "done"
+    shop.assert_copied(COUNT + 10)
 
 
 def test_an_index_of_somebody_else_without_our_fields_is_refused_with_the_command(shop: Shop) -> None:

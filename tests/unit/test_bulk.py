@@ -35,6 +35,7 @@ def test_what_has_no_room_now_is_sent_again_and_its_neighbours_are_not() -> None
         error(503, "unavailable_shards_exception"),
         error(403, "cluster_block_exception"),
         error(429, "cluster_block_exception"),
+        error(400, "index_closed_exception"),
     ):
         outcome = judged(ITEMS, answer({"status": 201}, one, {"status": 201}), "orders")
         assert outcome.again == (ITEMS[1],) and one["error"]["type"] in outcome.why and not outcome.refused
@@ -53,7 +54,9 @@ def test_a_refused_document_is_named_with_field_and_cause() -> None:
     ("one", "kind"),
     [
         (error(409, "version_conflict_engine_exception"), Fenced),
+        (error(409, "another_exception"), Unexpected),
         (error(404, "index_not_found_exception"), Refused),
+        (error(400, "routing_missing_exception"), Refused),
         (error(403, "security_exception"), NotAuthorized),
     ],
 )

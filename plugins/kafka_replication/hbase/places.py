@@ -105,7 +105,9 @@ class TablePlaces(TableWrites):
         return self._puts.write(records)
 
     def remove(self, offsets: Collection[int], number: int) -> None:
-        self._puts.write([Item(offset, self._rows.removal(offset, number), OVERHEAD) for offset in offsets])
+        gone = [Item(offset, self._rows.removal(offset, number), OVERHEAD) for offset in offsets]
+        if failures := self._puts.write(gone):
+            raise refused(self._key, failures, self.remedies)
 
     def has(self, offset: int) -> bool:
         cells = self._scans.get(self._origin.key(offset))

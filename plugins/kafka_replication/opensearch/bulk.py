@@ -17,6 +17,9 @@ NO_INDEX: Final = "index_not_found_exception"
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
 DONE: Final = frozenset({200, 201})
 CONFLICT: Final = 409
+NEWER: Final = "version_conflict_engine_exception"
+CLOSED: Final = "index_closed_exception"  # answered with 400, and about all documents
+NO_ROUTING: Final = "routing_missing_exception"  # the same
 
 
 class Item(NamedTuple):  # made for each record, at half the cost of a data class
@@ -59,24 +62,30 @@ def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest:
         kind, reason = str(error.get("type", "")), _reason(error)
         if status in DONE or (status == 404 and not error):  # what was to be deleted is not there
             continue
-        if status == CONFLICT and newest:  # it is there, or a newer one of its key
+        if kind == NEWER and newest:  # it is there, or a newer one of its key
             continue
-        if status in PASSING or kind == BLOCK:
+        if status in PASSING or kind in (BLOCK, CLOSED):
             again.append(sent)
             why = f"{status} {kind}: {reason}"
         else:
             refused.append(_failure(sent, index, status, kind, reason))
-    return Outcome(tuple(again), why, tuple(refused), blocked=BLOCK in why)
+    return Outcome(tuple(again), why, tuple(refused), blocked=BLOCK in why or CLOSED in why)
 
 
 def _failure(sent: Item, index: str, status: int, kind: str, reason: str) -> Failure:
     """The failure of one record. Raises the error that is about all of them."""
-    if status == CONFLICT:
+    if kind == NEWER:
         raise Fenced(
             f"{index}: the document of offset {sent.offset} is of a newer session", "run again when the other run ends"
         )
     if kind == NO_INDEX or status == 404:
         raise Refused(f"{index} on the target was deleted: {reason}", "plan again")
+    if kind == NO_ROUTING:
+        raise Refused(
+            f"{index} wants a routing for each document: {reason}", "write to an index without _routing.required"
+        )
+    if status == CONFLICT:
+        raise Unexpected(f"{index}: {status} {kind}: {reason}", f"run again; {SEE}")
     if status in (401, 403):
         raise NotAuthorized(f"{index}: writing is refused: {reason}", f"grant the right to write; {SEE}")
     return Failure(sent.offset, FailureKind.REFUSED, f"{index} refuses it: {kind}: {reason}", kind)

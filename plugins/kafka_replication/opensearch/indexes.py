@@ -13,6 +13,7 @@ from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS, mapping
 from kafka_replication.planning.snapshot import Problem
 from kafka_replication.targets.described import DescribedTopics
 
+DURABILITY: Final = "index.translog.durability"
 PIPELINES: Final = ("index.default_pipeline", "index.final_pipeline")
 
 
@@ -76,6 +77,14 @@ def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> P
                 " what was copied",
                 f"set {pipeline} to _none, and change records by transform instead",
             )
+    if settings.get(DURABILITY, "request") != "request":
+        return Problem(
+            f"{name} acknowledges documents before they are on a disk ({DURABILITY}): a node that dies loses them, also"
+            " verified ones",
+            f'PUT {path(name, "_settings")} {{"{DURABILITY}": "request"}}; or change the template that sets it',
+        )
+    if mappings.get("_routing", {}).get("required"):
+        return Problem(f"{name} wants a routing for each document (_routing)", "create an index that does not")
     source = mappings.get("_source", {})
     if source.get("enabled") is False or source.get("includes") or source.get("excludes"):
         return Problem(f"{name} does not store whole documents (_source)", "create an index that does")

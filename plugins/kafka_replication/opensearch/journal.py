@@ -101,8 +101,7 @@ class IndexShelf:
 
     def store(self, records: Sequence[LedgerRecord]) -> None:
         lines = [line for record in records for line in (self._action(record), self._document(record))]
-        answer = json.loads(self.client.text("POST", path(INDEX, "_bulk"), "".join(lines).encode()))
-        statuses = [next(iter(item.values()))["status"] for item in answer["items"]]
+        statuses = self._statuses(lines)
         if 2 * len(statuses) != len(lines) or not all(status in (200, 201, 409) for status in statuses):
             raise NotReady(f"{INDEX} on the target does not take all entries: {statuses[:5]}", "run again")
 
@@ -111,10 +110,16 @@ class IndexShelf:
             json.dumps({"delete": {"_id": self._id(record.place), "version": record.offset + 1, **_NO_NEWER}}) + "\n"
             for record in records
         ]
-        answer = json.loads(self.client.text("POST", path(INDEX, "_bulk"), "".join(lines).encode()))
-        statuses = [next(iter(item.values()))["status"] for item in answer["items"]]
+        statuses = self._statuses(lines)
         if not all(status in (200, 404, 409) for status in statuses):
             raise NotReady(f"{INDEX} on the target does not delete all entries: {statuses[:5]}", "run again")
+
+    def _statuses(self, lines: Sequence[str]) -> list[int]:
+        try:
+            answer = json.loads(self.client.text("POST", path(INDEX, "_bulk"), "".join(lines).encode()))
+        except Answer as answer_:
+            raise self.client.refused(answer_) from answer_
+        return [int(next(iter(item.values()))["status"]) for item in answer["items"]]
 
     def _action(self, record: LedgerRecord) -> str:
         at = {"_id": self._id(record.place), "version": record.offset + 1, "version_type": "external"}

@@ -99,7 +99,8 @@ class IndexPlaces:
         return self._bulk.write(records)
 
     def remove(self, offsets: Collection[int], number: int) -> None:
-        self._bulk.write([deletion(offset, self._origin.id(offset), number) for offset in offsets])
+        if failures := self._bulk.write([deletion(offset, self._origin.id(offset), number) for offset in offsets]):
+            raise refused(self._key, failures, self.remedies)
 
     def has(self, offset: int) -> bool:
         index = self._key.target_topic

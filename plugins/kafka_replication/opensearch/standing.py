@@ -8,18 +8,19 @@ next one writes it again, or deletes it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
-from kafka_replication.model.errors import GapFound, NotReady, ReplicationError
+from kafka_replication.model.errors import GapFound, NotReady, ReplicationError, Unexpected
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.targets import LATEST, RECORDS, Shape
-from kafka_replication.opensearch.client import Answer, Client, path
+from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import FIELD, Origin, ValueForm, decoded, sources
 from kafka_replication.opensearch.foresight import Foresight
 from kafka_replication.opensearch.indexes import Indexes
@@ -95,7 +96,7 @@ def documents(client: Client, index: str, query: Query) -> Iterator[tuple[str, b
         yield from here
         if len(here) < size:
             return
-        after = _decoded(*here[-1])[0]
+        after = _last_sorted(answer)
         size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // len(answer)))
 
 
@@ -110,6 +111,14 @@ def page(client: Client, index: str, body: Query) -> str:
     if '"timed_out":false' not in answer[:200] or '"failed":0' not in answer[:300]:
         raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
     return answer
+
+
+def _last_sorted(answer: str) -> int:
+    """The offset of the last document of a page, from the end of the answer: its text may be of anybody."""
+    found = re.search(r'"sort":\[(\d+)\]\}\]\}\}$', answer[-100:])
+    if found is None:
+        raise Unexpected(f"the end of a search's answer is not known: {answer[-100:]}", SEE)
+    return int(found[1])
 
 
 class OpenSearchStanding(UnhiddenStanding):
