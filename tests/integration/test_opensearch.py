@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.opensearch.standing import FIRST_PAGE
+from kafka_replication.opensearch import standing
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed.catalog import Selection, failed_records
@@ -277,9 +277,10 @@ def test_a_document_that_was_changed_before_it_was_read_back_is_named(shop: Shop
     assert report.outcome == "failed" and "differ" in (only(report).error or ""), report.table()
 
 
-def test_an_audit_ends_though_all_documents_were_changed(shop: Shop) -> None:
-    """So many that they are read in pages, by offsets that their texts do not tell any more."""
-    count = 2 * FIRST_PAGE
+def test_an_audit_ends_though_all_documents_were_changed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read in pages, by offsets that their texts do not tell any more."""
+    monkeypatch.setattr(standing, "LONGEST_PAGE", standing.FIRST_PAGE)
+    count = 2 * standing.FIRST_PAGE
     shop.ready(count)
     shop.scene.settings["copy"] = {"chunk_records": count}
     assert shop.scene.run().outcome == "done"
