@@ -1,6 +1,6 @@
 """``python -m benchmarks.start_times``: at which second each step of a small run from the terminal begins.
 
-4 partitions with 250 new records each, which an earlier run has opened. Births of processes are seen every 5 ms; what
+4 partitions with 250 new records each, which an earlier run has opened. Births of processes are seen every 50 ms; what
 happens within a process is what its log says. Medians of REPEATS runs.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.tables import heading, row
 from benchmarks.whole_runs import Stage, produce
 from benchmarks.workload import REPEATS, create
 
-EVERY = 0.005  # seconds between two looks
+EVERY = 0.05  # seconds between two looks
 DAEMON = "kafka_replication.spark.preloaded_daemon"
 # By a part of the log's line.
 LINES = {
