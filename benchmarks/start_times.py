@@ -6,8 +6,6 @@ happens within a process is what its log says. Medians of REPEATS runs.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -68,12 +66,10 @@ def _said(log: Path, began: float) -> Iterator[tuple[str, float]]:
 
 def timeline(stage: Stage, file: Path) -> Mapping[str, float]:
     """The steps of one run, and the seconds from its start at which they begin."""
-    command = [sys.executable, "-m", "kafka_replication.cli", "run", str(file), "--json"]
     found, began = dict[str, float](), time.time()
-    with stage.log(file.stem).open("w") as log:
-        process = subprocess.Popen(command, env=stage.environment(), stdout=subprocess.DEVNULL, stderr=log)
-        for what, since in _births(process.pid, began):
-            found.setdefault(what, since)
+    process = stage.started(file)
+    for what, since in _births(process.pid, began):
+        found.setdefault(what, since)
     ended = time.time() - began
     if process.wait() != 0:
         raise SystemExit(f"the run failed: {stage.said(file.stem)}")

@@ -102,14 +102,18 @@ class Stage:
         """The end of the log of a run from the terminal: the folder is deleted in the end."""
         return self.log(name).read_text()[-2000:] if self.log(name).exists() else "its tasks were Airflow's"
 
-    def terminal(self, file: Path, records: int) -> Measured:
-        """``kafka-replication run``: until the watermarks add up to ``records``, and until it ended."""
+    def started(self, file: Path) -> subprocess.Popen[bytes]:
+        """``kafka-replication run``, which writes to its `log`."""
         command = [sys.executable, "-m", "kafka_replication.cli", "run", str(file), "--json"]
         with self.log(file.stem).open("w") as log:
-            process = subprocess.Popen(command, env=self.environment(), stdout=subprocess.DEVNULL, stderr=log)
-            with Usage([process.pid], self.pair.brokers) as usage:
-                verified = self.await_watermarks(file.stem, records, usage, lambda: has_ended(process.pid))
-                until_ended(process.pid)
+            return subprocess.Popen(command, env=self.environment(), stdout=subprocess.DEVNULL, stderr=log)
+
+    def terminal(self, file: Path, records: int) -> Measured:
+        """``kafka-replication run``: until the watermarks add up to ``records``, and until it ended."""
+        process = self.started(file)
+        with Usage([process.pid], self.pair.brokers) as usage:
+            verified = self.await_watermarks(file.stem, records, usage, lambda: has_ended(process.pid))
+            until_ended(process.pid)
         if process.wait() != 0:
             raise SystemExit(f"the run of {file.stem} failed: {self.said(file.stem)}")
         print(f"{file.stem}: verified after {verified:.1f} s", file=sys.stderr)

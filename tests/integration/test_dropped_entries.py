@@ -13,18 +13,10 @@ import pytest
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.record_keys import position_key
-from tests.support.actions import copied_once, put_receipt, receipts_of
-from tests.support.checker import read
+from tests.support.actions import copied_once, position_entry, put_receipt, receipts_of
 from tests.support.jobs import copy_once
 from tests.support.scenario import Rec, Scenario, numbered, only, send
 from tests.support.waiting import wait_until
-
-
-def position(scene: Scenario) -> Rec:
-    """The ledger's record of the partition's position, read without the product."""
-    wanted, at = position_key(scene.key()), scene.key().ledger_partition
-    *_, found = (one for _, one in read(scene.target.bootstrap, POSITIONS, at) if one.key == wanted)
-    return Rec(found.key, found.value)
 
 
 @pytest.mark.parametrize(
@@ -32,22 +24,22 @@ def position(scene: Scenario) -> Rec:
 )
 def test_they_are_written_again(scene: Scenario, hidden: Collection[str]) -> None:
     copied_once(scene)
-    before = position(scene)
+    before = position_entry(scene)
     scene.source.produce(scene.topic, numbered(10, 50))
     assert copy_once(scene.copy_job()).copied == 10
-    moved, (key, receipt) = position(scene), receipts_of(scene)[50]
+    moved, (receipt_key, receipt) = position_entry(scene), receipts_of(scene)[50]
     wait_until(scene.is_settled)
 
     # The ledger as if the commit had left these entries out, and the records as they are.
-    at = scene.key().ledger_partition
+    at, key = scene.key().ledger_partition, position_key(scene.key())
     if POSITIONS in hidden:
-        scene.target.produce(POSITIONS, [before], at)
+        scene.target.produce(POSITIONS, [Rec(key, before)], at)
     if RECEIPTS in hidden:
-        put_receipt(scene, key, None)
+        put_receipt(scene, receipt_key, None)
     session = scene.target.producer(transactional_id=scene.key().transactional_id)
     session.init_transactions(30)
     session.begin_transaction()
-    for topic, entry in ((RECEIPTS, Rec(key, json.dumps(receipt).encode())), (POSITIONS, moved)):
+    for topic, entry in ((RECEIPTS, Rec(receipt_key, json.dumps(receipt).encode())), (POSITIONS, Rec(key, moved))):
         if topic in hidden:
             send(session, topic, [entry], at)
 

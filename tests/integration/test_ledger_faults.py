@@ -13,7 +13,7 @@ from kafka_replication.ledger.record_keys import position_key, receipt_key
 from kafka_replication.model.errors import LedgerUnreadable, Refused
 from kafka_replication.runtime.events import Event
 from kafka_replication.store import open_store
-from tests.support.actions import copied_once, put_receipt, receipts_of, table
+from tests.support.actions import copied_once, position_entry, put_receipt, receipts_of, table
 from tests.support.checker import read
 from tests.support.jobs import after_copy
 from tests.support.scenario import Rec, Scenario, numbered, only
@@ -29,15 +29,6 @@ def neighbour(scene: Scenario) -> Iterator[Scenario]:
     copied_once(made)
     yield made
     made.store.close()
-
-
-def entry(scene: Scenario) -> bytes:
-    """The value of this replication's position, read without the product."""
-    wanted, found = position_key(scene.key()), b""
-    for _, record in read(scene.target.bootstrap, POSITIONS, scene.key().ledger_partition):
-        if record.key == wanted:
-            found = record.value or b""
-    return found
 
 
 def put(scene: Scenario, topic: str, key: bytes, value: bytes | None, partition: int | None = None) -> None:
@@ -87,7 +78,7 @@ def test_a_spoilt_position_is_refused_by_name_and_stops_its_own_replication_only
     scene: Scenario, neighbour: Scenario
 ) -> None:
     copied_once(scene)
-    right = entry(scene)
+    right = position_entry(scene)
     value = json.loads(right)
     scene.source.produce(scene.topic, numbered(10, 50))
     for spoilt, words, remedy in (

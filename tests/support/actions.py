@@ -42,6 +42,15 @@ def table(scene: Scenario) -> Table:
     }
 
 
+def position_entry(scene: Scenario) -> bytes:
+    """The value of a replication's position in the ledger, read without the product."""
+    wanted, found = position_key(scene.key()), b""
+    for _, record in read(scene.target.bootstrap, POSITIONS, scene.key().ledger_partition):
+        if record.key == wanted:
+            found = record.value or b""
+    return found
+
+
 def receipts_of(scene: Scenario, partition: int = 0) -> dict[int, tuple[bytes, dict[str, Any]]]:
     """First offset -> key and value of a partition's receipts, read without the product."""
     # The ledger is shared with tests that write what is not even JSON into it.

@@ -104,10 +104,8 @@ class TablePlaces(TableWrites):
     def write(self, records: Sequence[Item]) -> tuple[Failure, ...]:
         return self._puts.write(records)
 
-    def remove(self, offsets: Collection[int], number: int) -> None:
-        gone = [Item(offset, self._rows.removal(offset, number), OVERHEAD) for offset in offsets]
-        if failures := self._puts.write(gone):
-            raise refused(self._key, failures, self.remedies)
+    def remove(self, offsets: Collection[int], number: int) -> tuple[Failure, ...]:
+        return self._puts.write([Item(offset, self._rows.removal(offset, number), OVERHEAD) for offset in offsets])
 
     def has(self, offset: int) -> bool:
         cells = self._scans.get(self._origin.key(offset))

@@ -18,8 +18,10 @@ PASSING: Final = frozenset({429, 500, 502, 503, 504})
 DONE: Final = frozenset({200, 201})
 CONFLICT: Final = 409
 NEWER: Final = "version_conflict_engine_exception"
-CLOSED: Final = "index_closed_exception"  # answered with 400, and about all documents
-NO_ROUTING: Final = "routing_missing_exception"  # the same
+# Both are answered with 400, and are about all documents.
+CLOSED: Final = "index_closed_exception"
+NO_ROUTING: Final = "routing_missing_exception"
+WAITED: Final = frozenset({BLOCK, CLOSED})  # until somebody opens the index
 
 
 class Item(NamedTuple):  # made for each record, at half the cost of a data class
@@ -64,12 +66,12 @@ def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest:
             continue
         if kind == NEWER and newest:  # it is there, or a newer one of its key
             continue
-        if status in PASSING or kind in (BLOCK, CLOSED):
+        if status in PASSING or kind in WAITED:
             again.append(sent)
             why = f"{status} {kind}: {reason}"
         else:
             refused.append(_failure(sent, index, status, kind, reason))
-    return Outcome(tuple(again), why, tuple(refused), blocked=BLOCK in why or CLOSED in why)
+    return Outcome(tuple(again), why, tuple(refused), blocked=any(kind in why for kind in WAITED))
 
 
 def _failure(sent: Item, index: str, status: int, kind: str, reason: str) -> Failure:

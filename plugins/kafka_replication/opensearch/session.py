@@ -98,9 +98,8 @@ class IndexPlaces:
     def write(self, records: Sequence[Item]) -> tuple[Failure, ...]:
         return self._bulk.write(records)
 
-    def remove(self, offsets: Collection[int], number: int) -> None:
-        if failures := self._bulk.write([deletion(offset, self._origin.id(offset), number) for offset in offsets]):
-            raise refused(self._key, failures, self.remedies)
+    def remove(self, offsets: Collection[int], number: int) -> tuple[Failure, ...]:
+        return self._bulk.write([deletion(offset, self._origin.id(offset), number) for offset in offsets])
 
     def has(self, offset: int) -> bool:
         index = self._key.target_topic

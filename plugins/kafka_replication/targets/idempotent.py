@@ -86,8 +86,8 @@ class Places(Protocol):
     def write(self, records: Sequence[Any]) -> tuple[Failure, ...]:
         """Write what `placed` made, and wait until it is there. Threads may call it. Returns the refused ones."""
 
-    def remove(self, offsets: Collection[int], number: int) -> None:
-        """Take what earlier sessions wrote at these offsets from the target's readers."""
+    def remove(self, offsets: Collection[int], number: int) -> tuple[Failure, ...]:
+        """Take what earlier sessions wrote at these offsets from the target's readers. Returns the refused ones."""
 
     def has(self, offset: int) -> bool:
         """True if the record of this offset is there; where only the newest of a key is kept, if one as new is."""
@@ -328,7 +328,8 @@ class IdempotentSession:
                 " target topic",
             )
         if left:
-            self.places.remove([offset for offset, _ in left], self.number)
+            if failures := self.places.remove([offset for offset, _ in left], self.number):
+                raise self.refused(failures)
             self.leftovers.difference_update(left)
 
     def decide(self, position: Position, decided: Handled) -> None:
