@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,6 +29,7 @@ from benchmarks.tables import show
 from benchmarks.usage import Usage, Used, has_ended, middle, until_ended
 from benchmarks.workload import ENGINES, REPEATS, SCALE, SHAPES, Shape, create, fill, send
 from kafka_replication.store import open_store
+from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 
 ROOT = Path(__file__).parents[1]
@@ -86,14 +87,20 @@ class Stage:
 
     def await_watermarks(self, name: str, records: int, usage: Usage, over: Callable[[], bool]) -> float:
         """The seconds until a replication's watermarks add up to ``records``; gives up when it is ``over``."""
-        with closing(open_store(self.store_url)) as store:
+        with self.watermarks(name) as verified:
             while True:
                 last, began = over() or usage.seconds > GIVE_UP, usage.seconds
-                if (there := sum(mark.offset for mark in store.watermarks(name).values())) >= records:
+                if (there := verified()) >= records:
                     return usage.seconds
                 if last:
                     raise SystemExit(f"{name} has verified {there:,} of {records:,} records: {self.said(name)}")
                 time.sleep(max(0.05, 20 * (usage.seconds - began)))  # a look at many watermarks must not slow the run
+
+    @contextmanager
+    def watermarks(self, name: str) -> Iterator[Callable[[], int]]:
+        """Asks the store, as often as it is called, how many records of a replication are verified."""
+        with closing(open_store(self.store_url)) as store:
+            yield lambda: sum(mark.offset for mark in store.watermarks(name).values())
 
     def log(self, name: str) -> Path:
         return self.pair.folder / f"{name}.log"
@@ -241,8 +248,9 @@ def _small_runs(stage: Stage) -> tuple[list[Measured], list[Measured]]:
     return new, idle
 
 
-def _airflow_runs(stage: Stage) -> list[Measured]:
-    """From the trigger through Airflow's API to the verified watermark, under a scheduler that runs."""
+@contextmanager
+def with_airflow(stage: Stage) -> Iterator[tuple[AirflowApi, int]]:
+    """Airflow with the DAG ``scheduled``, which copies the topic of this name; its API, and the id of its process."""
     source, folder = stage.pair.clusters[0].bootstrap, stage.pair.folder
     dags = folder / "dags"
     (dags / "replications").mkdir(parents=True)
@@ -254,23 +262,30 @@ def _airflow_runs(stage: Stage) -> list[Measured]:
     airflow = AirflowStandalone(folder / "airflow", settings)
     try:
         airflow.start()
-        process, several = airflow.process, list[Measured]()
+        process = airflow.process
         assert process is not None
         with airflow.api() as api:
             api.wait_for_dag("scheduled")
             api.unpause("scheduled")
-            for number in range(1, 2 + REPEATS):
-                produce(source, "scheduled", 4, 250)
-                with Usage([process.pid], stage.pair.brokers) as usage:
-                    run_id = api.trigger("scheduled")
-                    verified = stage.await_watermarks("scheduled", 1_000 * number, usage, lambda: False)
-                    if api.wait_for_run("scheduled", run_id) != "success":
-                        raise SystemExit("the DAG run failed")
-                several.append(Measured(verified=verified, whole=usage.used))
-                print(f"scheduled: verified after {verified:.1f} s", file=sys.stderr)
-        return several[1:]
+            yield api, process.pid
     finally:
         airflow.stop()
+
+
+def _airflow_runs(stage: Stage) -> list[Measured]:
+    """From the trigger through Airflow's API to the verified watermark, under a scheduler that runs."""
+    several = list[Measured]()
+    with with_airflow(stage) as (api, pid):
+        for number in range(1, 2 + REPEATS):
+            produce(stage.pair.clusters[0].bootstrap, "scheduled", 4, 250)
+            with Usage([pid], stage.pair.brokers) as usage:
+                run_id = api.trigger("scheduled")
+                verified = stage.await_watermarks("scheduled", 1_000 * number, usage, lambda: False)
+                if api.wait_for_run("scheduled", run_id) != "success":
+                    raise SystemExit("the DAG run failed")
+            several.append(Measured(verified=verified, whole=usage.used))
+            print(f"scheduled: verified after {verified:.1f} s", file=sys.stderr)
+    return several[1:]
 
 
 def _many_partitions(stage: Stage, partitions: int) -> Measured:

@@ -99,6 +99,25 @@ def answers_lost(trial: Trial) -> None:
     trial.finish(run)
 
 
+def slow(trial: Trial) -> None:
+    """Every answer comes late, and for a while so late that the client does not wait for it."""
+    trial.settings |= SHORT
+    trial.copy["stall_timeout"] = STALL
+    run = trial.start()
+    trial.middle(run, most=10)
+    proxy = _side(trial).proxy
+    proxy.delay(0.02 + trial.dice.random() * 0.2)
+    trial.note("the gateway is slow")
+    time.sleep(1 + trial.dice.random() * 3)
+    proxy.delay(STALL)
+    trial.note("no answer comes in time")
+    time.sleep(trial.dice.random() * 3 * STALL)
+    proxy.delay(0.02)
+    trial.note("it is slow, no more")
+    trial.finish(run)
+    proxy.behave()
+
+
 def table_deleted(trial: Trial) -> None:
     run = trial.start()
     trial.middle(run)
@@ -118,6 +137,7 @@ ROWS = tuple(
         Row("hbase-table-disabled", partial(disabled, False), "core"),
         Row("hbase-ledger-disabled", partial(disabled, True), "core"),
         Row("hbase-region-busy", region_busy, "core"),
+        Row("hbase-slow", slow, "core"),
         Row("hbase-answers-lost", answers_lost, "core"),
         Row(
             "hbase-table-deleted",

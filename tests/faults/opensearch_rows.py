@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import time
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -24,6 +25,7 @@ from tests.support.scenario import Rec
 SHORT = {"timeouts": {"request": 3}}
 STALL = 4  # seconds; shorter than some faults, so that runs give up, too
 MANY = 100_000
+LARGE_CHUNKS = {"chunk_records": 20_000, "chunk_seconds": 60, "transaction_timeout": 120}
 PROFILES = ("", "latest")  # the others are about Kafka's topics, or were not tried here
 BLOCK = "index.blocks.read_only_allow_delete"
 
@@ -142,14 +144,42 @@ def index_deleted(trial: Trial) -> None:
 def mapping_conflict(trial: Trial) -> None:
     """One record among very many has another type in a field: it is named, and ends its partition there."""
     trial.settings["target"] = {"connection": "target", "type": "opensearch"}
-    trial.copy |= {"chunk_records": 20_000, "chunk_seconds": 60, "transaction_timeout": 120}
+    trial.copy |= LARGE_CHUNKS
     run = trial.start()
     trial.finish(run)
     trial.hit = time.monotonic()
-    [bad] = [offset for offset, record in trial.load.records[0] if is_conflicting(record)]
+    bad, _ = _conflicting(trial.load)
     trial.limits = {0: bad}
     if not any(f"offset {bad}" in error for error in run.errors):
         raise TrialFailed(f"the record at offset {bad} was to be named: {run.errors}")
+
+
+def conflicting_is_set_aside(trial: Trial) -> None:
+    """The same where such records are set aside, by a run that goes on after another one was killed: all others are on
+    the target, and the quarantine has this one, with its reason and its bytes.
+    """
+    trial.settings |= {
+        "target": {"connection": "target", "type": "opensearch"},
+        "failures": {"policy": "quarantine"},
+    }
+    trial.copy |= LARGE_CHUNKS
+    run = trial.start()
+    trial.middle(run, most=3)
+    run.kill()
+    if trial.finish(trial.start()) != "done":
+        raise TrialFailed(f"the record was to be set aside: {trial.attempts[-1].errors}")
+    bad, record = _conflicting(trial.load)
+    _side(trial).ask("POST", f"{trial.quarantine_topic}/_refresh")
+    hits = _side(trial).ask("POST", f"{trial.quarantine_topic}/_search", {"size": 10})["hits"]["hits"]
+    aside = [hit["_source"] for hit in hits]
+    found = [(one["kafka"]["offset"], b64decode(one["content"]["value"])) for one in aside]
+    if found != [(bad, record.value)] or "mapper_parsing_exception" not in json.dumps(aside):
+        raise TrialFailed(f"the record at offset {bad} was to be set aside with its reason: {aside}")
+
+
+def _conflicting(of: Load) -> tuple[int, Record]:
+    [found] = [(offset, record) for offset, record in of.records[0] if is_conflicting(record)]
+    return found
 
 
 def of_orders(bench: Bench, topic: str, seed: int) -> Load:
@@ -161,6 +191,12 @@ def of_orders(bench: Bench, topic: str, seed: int) -> Load:
         topic, (Rec(b"%d" % n, json.dumps(one).encode(), (), FIRST_TIME + n) for n, one in enumerate(documents))
     )
     return load.look(source, topic)
+
+
+def without_the_conflicting(bench: Bench, topic: str, seed: int) -> Load:
+    """Of which the target must not have the record that is `refused`."""
+    made = of_orders(bench, topic, seed)
+    return replace(made, profile=replace(made.profile, aside=lambda record: False))
 
 
 def is_conflicting(record: Record) -> bool:
@@ -196,6 +232,13 @@ ROWS = tuple(
             "core",
             expected="mapper_parsing_exception",
             load=of_orders,
+            refused=is_conflicting,
+        ),
+        Row(
+            "opensearch-mapping-conflict-set-aside",
+            conflicting_is_set_aside,
+            "core",
+            load=without_the_conflicting,
             refused=is_conflicting,
         ),
         *(replace(row, name=f"opensearch-{row.name}") for row in AGAIN),

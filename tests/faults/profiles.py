@@ -171,7 +171,10 @@ PROFILES = {
     "latest": Profile(
         target={"shape": "latest"},
         newest=True,
-        leaves_out={"opensearch-mapping-conflict": "it has a target and keys of its own"},
+        leaves_out=dict.fromkeys(
+            ("opensearch-mapping-conflict", "opensearch-mapping-conflict-set-aside"),
+            "it has a target and keys of its own",
+        ),
     ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split

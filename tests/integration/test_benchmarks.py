@@ -64,6 +64,18 @@ def test_the_table_of_small_runs() -> None:
 
 
 @pytest.mark.slow
+def test_the_times_of_a_start() -> None:
+    """From the terminal and in Airflow, all steps that depend on nothing but the run."""
+    terminal, _, airflow = "\n".join(run("benchmarks.start_times", REPEATS="1")).partition("in Airflow")
+    ours = ["Spark's JVM starts", "the driver's Python starts", "all is verified, and the watermarks are moved"]
+    tasks = [f"the task `{task}` {what}" for task in ("plan", "replicate", "report") for what in ("begins", "ends")]
+    for table, steps in ((terminal, [*ours, "the command ends"]), (airflow, [*ours, *tasks])):
+        said = [cells[2].rstrip(" |") for cells in cells_of(table.splitlines())]
+        assert set(steps) <= set(said), table
+        assert said.index(ours[0]) < said.index(ours[1]) < said.index(ours[2])
+
+
+@pytest.mark.slow
 def test_batches_of_few_records() -> None:
     lines = run("benchmarks.few_records", SHAPES="100x4", SCALE="0.01", REPEATS="1")
     targets = ("one broker", "three brokers", "20 ms away")
