@@ -148,18 +148,12 @@ class Copy:
         }
 
     def check_refusals(self, source: Side, refused: Mapping[int, str], aside: Mapping[int, list[int]]) -> None:
-        """Refused is, by name, what the record engine's client would change, and no other record.
-
-        The batch engine copies all of it, but for batches with times of the broker, and what is left of compacted ones.
-        """
+        """Refused is, by name, what the record engine's client would change, where that is the only engine."""
         for topic in self.topics:
             number, about = topic.partition, f"{self.engine}: {topic}"
             odd = [offset for offset, record in source.stored[number] if is_odd(record)]
             left_out = aside.get(number, [])
-            if self.engine == "record" or topic.kind == Kind.APPENDED:
-                assert left_out == odd, about
-            else:
-                assert set(left_out) <= set(odd) and (topic.kind == Kind.COMPACTED or not left_out), about
+            assert left_out == (odd if self.engine == "record" else []), about
             assert (number in refused) == bool(left_out), about
             if left_out:
                 assert re.search(rf"the record at offset {left_out[0]}\b", refused[number]), (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from typing import Any
 
 import pytest
@@ -12,11 +11,13 @@ from kafka_replication.kafka.client.client_errors import ReportingProducer
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill
+from kafka_replication.runs.audit.audit import AuditRequest
 from tests.integration.test_whole_batches import BATCHES, engines, stored
+from tests.support.audits import audit
 from tests.support.jobs import InProcess
 from tests.support.other_clients import as_stored
 from tests.support.raw_produce import RawRecord, produce_batch
-from tests.support.scenario import Rec, Scenario, only
+from tests.support.scenario import Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
 ODD = 150
@@ -134,11 +135,14 @@ def test_a_whole_topic_of_such_records(scene: Scenario) -> None:
 
 
 def test_no_producer_is_left_of_sessions_that_ended_with_an_error(scene: Scenario) -> None:
-    """Of these batches no engine can copy the odd record: for each of them sessions begin in vain."""
-    scene.source.create(scene.topic, 1, {"message.timestamp.type": "LogAppendTime"})
-    wait_until(lambda: scene.source.is_settled([TopicPartition(scene.topic, 0)]))
+    """Of these batches no engine can copy the odd record, because all that follows it is too large for one batch on the
+    target: for each of them sessions begin in vain.
+    """
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"max.message.bytes": "5000"})
     for _ in range(3):
-        records = [RawRecord(b"k", b"v"), RawRecord(b"k", b"v", ((b"a\0b", b"content"),))]
+        large = [RawRecord(b"k", b"v" * 1_000)] * 9
+        records = [RawRecord(b"k", b"v"), RawRecord(b"k", b"v", ((b"a\0b", b"content"),)), *large]
         produce_batch(scene.source.bootstrap, scene.topic, 0, records)
     before = producers()
     report = scene.run(copy=BATCHES, failures={"policy": "skip"})
@@ -146,17 +150,23 @@ def test_no_producer_is_left_of_sessions_that_ended_with_an_error(scene: Scenari
     assert producers() <= before
 
 
-def test_odd_records_of_one_batch_that_no_engine_can_copy_are_tried_once(
-    scene: Scenario, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_times_that_the_broker_gave(scene: Scenario) -> None:
+    """Readers see one time for all records of a batch, whatever its producer wrote; the odd ones are copied with it."""
     scene.source.create(scene.topic, 1, {"message.timestamp.type": "LogAppendTime"})
     wait_until(lambda: scene.source.is_settled([TopicPartition(scene.topic, 0)]))
-    odd = [RawRecord(b"k", b"v", ((b"a\0b", b"content"),)), RawRecord(b"k", b"v")]
-    produce_batch(scene.source.bootstrap, scene.topic, 0, odd * 20)
-    with caplog.at_level(logging.INFO):
-        report = scene.run(copy={"engine": "auto"}, failures={"policy": "skip"})
-    assert (report.outcome, scene.position().skipped) == ("done", 20), report.table()
-    assert sum("are for another engine" in text for text in caplog.messages) == 2
+    for codec in ("none", "lz4"):
+        scene.source.produce(scene.topic, numbered(50), compression_type=codec, linger_ms=500)
+        odd = [RawRecord(b"k", b"v", ((b"a\0b", b"content"),), timestamp=-7), RawRecord(b"k", b"w", timestamp=2**50)]
+        produce_batch(scene.source.bootstrap, scene.topic, 0, odd * 20)
+    scene.target.create(scene.topic)
+    report = scene.run(copy={"engine": "auto", "chunk_records": 30}, max_records_per_run=75)
+    while scene.watermark() != 180:
+        assert report.outcome == "done", report.table()
+        report = scene.run(copy={"engine": "batch"}, max_records_per_run=75)
+    source, target = ([one for _, one in as_stored(side, scene.topic, 0)] for side in (scene.source, scene.target))
+    assert target == source and len({record.timestamp for record in source}) > 1
+    assert (scene.position().skipped, engines(scene)[-1][1]) == (0, "batch/1")
+    assert audit(scene.bare_run("audit"), AuditRequest()).outcome == "clean"
 
 
 def producers() -> int:

@@ -6,59 +6,22 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 from kafka_replication.opensearch import standing
-from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed.catalog import Selection, failed_records
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Nth, Pass, Proxy, refused, running
 from tests.support.jobs import InProcess, after_copy
 from tests.support.opensearch import OpenSearchGround
+from tests.support.orders_index import COUNT, Shop, orders
+from tests.support.received import Inbox
 from tests.support.scenario import Rec, Scenario, only
 from tests.support.waiting import SAFETY
-
-COUNT = 300
-
-
-def orders(count: int, first: int = 0) -> list[Rec]:
-    return [
-        Rec(b"k%d" % n, json.dumps({"n": n, "name": f"order {n}"}).encode(), (("h", b"1"),), 1_700_000_000_000 + n)
-        for n in range(first, first + count)
-    ]
-
-
-@dataclass
-class Shop:
-    """A replication of orders to an index of OpenSearch."""
-
-    scene: Scenario
-    ground: OpenSearchGround
-    proxy: Proxy
-
-    def ready(self, count: int = COUNT) -> None:
-        self.scene.source.create(self.scene.topic)
-        self.scene.source.produce(self.scene.topic, orders(count))
-
-    def found(self, **query: Any) -> list[dict[str, Any]]:
-        """What a search finds, in the order of offsets."""
-        topic = self.scene.topic
-        self.ground.ask("POST", f"{topic}/_refresh")
-        body = {"query": query or {"match_all": {}}, "size": 10_000, "sort": [{"kafka.offset": "asc"}]}
-        return [hit["_source"] for hit in self.ground.ask("POST", f"{topic}/_search", body)["hits"]["hits"]]
-
-    def assert_copied(self, count: int = COUNT, without: tuple[int, ...] = ()) -> None:
-        wanted = [n for n in range(count) if n not in without]
-        assert [document["n"] for document in self.found()] == wanted
-        report: AuditReport = audit(self.scene.bare_run())
-        assert all(partition.outcome == "clean" for partition in report.partitions), report.text()
-
-    def limits(self, **settings: Any) -> None:
-        self.ground.ask("PUT", f"{self.scene.topic}/_settings", settings)
+from tests.support.watching import events, watcher
 
 
 @pytest.fixture
@@ -96,6 +59,9 @@ def test_a_value_is_the_document_and_its_fields_are_found(shop: Shop) -> None:
     }
     assert [document["kafka"]["offset"] for document in shop.found(term={"kafka.key": "gone"})] == [301]
     assert shop.found(range={"kafka.timestamp": {"gte": 1_700_000_000_298}})[0]["n"] == 298
+    named = {"properties": {"order_key": {"type": "alias", "path": "kafka.key"}}}
+    shop.ground.ask("PUT", f"{shop.scene.topic}/_mapping", named)
+    assert [document["n"] for document in shop.found(term={"order_key": "k7"})] == [7]
     assert all(partition.outcome == "clean" for partition in audit(shop.scene.bare_run()).partitions)
     shop.scene.idle_run()
 
@@ -208,7 +174,9 @@ def test_a_block_of_the_index_is_waited_for(shop: Shop) -> None:
     shop.assert_copied()
 
 
-def test_a_block_that_stays_is_named_and_nothing_is_set_aside(shop: Shop) -> None:
+def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(
+    shop: Shop, received: Inbox, tmp_path: Path
+) -> None:
     shop.scene.settings["failures"] = {"policy": "skip", "limit": 1000}
     shop.scene.settings["copy"] |= {"stall_timeout": 1, "attempts": 1}
     shop.ready()
@@ -221,11 +189,15 @@ def test_a_block_that_stays_is_named_and_nothing_is_set_aside(shop: Shop) -> Non
     report = shop.scene.run()
     assert report.outcome == "failed" and "read-only" in (only(report).error or ""), report.table()
     assert "disk" in only(report).remedy
+    watching = watcher(shop.scene, received, tmp_path)
+    assert events(watching.look()) == [f"opened run-failed {shop.scene.topic}"]
+    assert "read-only" in received.mails[0].text and "disk" in received.mails[0].text
     shop.proxy.fault = None
     report = shop.scene.run()
     assert report.outcome == "failed" and "read_only_allow_delete" in (only(report).error or ""), report.table()
     shop.limits(**{"index.blocks.read_only_allow_delete": None})
     assert shop.scene.run().outcome == "done"
+    assert events(watching.look()) == [f"healed run-failed {shop.scene.topic}"]
     shop.assert_copied()
 
 

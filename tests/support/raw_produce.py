@@ -59,14 +59,18 @@ def raw_batch(
     base: int | None = None,
     attributes: int = 0,
     payload: bytes | None = None,
+    offsets: Sequence[int] | None = None,
 ) -> bytes:
-    """A record batch. ``payload``: these records, compressed as the attributes say."""
+    """A record batch. ``payload``: these records, compressed as the attributes say. ``offsets`` are those within the
+    batch, where it was compacted.
+    """
+    places = range(len(records)) if offsets is None else offsets
     first = records[0].timestamp if base is None else base
     latest = max(record.timestamp for record in records)
     if payload is None:
-        payload = b"".join(_record(record, delta, first) for delta, record in enumerate(records))
+        payload = b"".join(_record(record, delta, first) for delta, record in zip(places, records, strict=True))
     # attributes, last offset delta, first and last timestamp, producer id, its epoch, base sequence, record count
-    numbers = attributes, len(records) - 1, first, latest, -1, -1, -1, len(records)
+    numbers = attributes, places[-1], first, latest, -1, -1, -1, len(records)
     after_crc = struct.pack(">hiqqqhii", *numbers) + payload
     after_length = struct.pack(">ibI", -1, 2, crc32c(after_crc)) + after_crc
     return struct.pack(">qi", offset, len(after_length)) + after_length

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.wire.batch import AS_SENT, Batch, Malformed, batches
+from kafka_replication.wire.batch import AS_SENT, DELETE_HORIZON, LOG_APPEND_TIME, Batch, Malformed, batches
 from kafka_replication.wire.codecs import packed, unpacked
 from kafka_replication.wire.repacking import repacked
 from tests.support.raw_produce import RawRecord, raw_batch
@@ -76,6 +76,40 @@ def test_batches_become_one(parts: list[list[RawRecord]], codec: int, hole: int)
     [sent] = batches(memoryview(header + bytes(payload)))
     sent.check()
     assert sent.attributes & ~AS_SENT == 0
+
+
+@given(RECORDS, st.sampled_from(sorted(CODECS)), st.data())
+def test_a_compacted_batch_has_no_holes_any_more(records: list[RawRecord], codec: int, data: st.DataObject) -> None:
+    """As one encoder writes those of its records that are left, in the part that is wanted; there may be none."""
+    left = sorted(data.draw(st.sets(st.integers(0, 200), min_size=len(records), max_size=len(records))))
+    until = data.draw(st.integers(1, left[-1] + 2))
+    first = data.draw(st.integers(0, until - 1))
+    horizon = records[0].timestamp - 9  # compaction may have written the time of a deletion in its place
+    [batch] = batches(memoryview(raw_batch(records, 100, horizon, attributes=DELETE_HORIZON, offsets=left)))
+    packed_ = replace(batch, attributes=batch.attributes | codec, payload=memoryview(packed(codec, batch.payload)))
+    found = repacked([packed_], 100 + first, 100 + until)
+    wanted = [record for record, at in zip(records, left, strict=True) if first <= at < until]
+    assert (found.count, found.last_offset_delta, found.is_as_sent) == (len(wanted), len(wanted) - 1, True)
+    if wanted:
+        [alone] = batches(memoryview(raw_batch(wanted, offset=0, base=horizon)))
+        assert unpacked(codec, found.payload) == bytes(alone.payload)
+        assert (found.base_timestamp, found.max_timestamp) == (horizon, alone.max_timestamp)
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=3), st.integers(0, 2**40))
+def test_a_time_that_the_broker_gave_is_that_of_each_record(parts: list[list[RawRecord]], given: int) -> None:
+    """The broker writes it as the latest one, and leaves the rest of the batch as it was."""
+    together, offset, wanted = list[Batch](), 100, list[RawRecord]()
+    for number, records in enumerate(parts):
+        batch = batch_of(records, 3, offset)
+        together.append(replace(batch, attributes=3 | LOG_APPEND_TIME, max_timestamp=given + number))
+        wanted += [replace(record, timestamp=given + number) for record in records]
+        offset += len(records)
+    found = repacked(together, 100, offset)
+    [alone] = batches(memoryview(raw_batch(wanted, offset=0, base=given)))
+    assert unpacked(3, found.payload) == bytes(alone.payload)
+    assert (found.base_timestamp, found.max_timestamp) == (given, given + len(parts) - 1)
+    assert found.is_as_sent
 
 
 def test_many_records_whose_numbers_need_more_bytes() -> None:

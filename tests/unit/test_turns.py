@@ -45,16 +45,6 @@ def test_what_no_engine_can_copy_is_refused_and_the_next_record_is_handed_over_a
     assert (found.now, found.until, found.hands_over) == (RECORD, 5_000, True)
 
 
-def test_nothing_else_of_a_batch_that_no_engine_can_copy_is_handed_over() -> None:
-    found = turns()
-    found.hand_over(HandOver(5_000, "compacted"))
-    found.hand_over(OnlyAsStored(101, "its timestamp is 0"))
-    found.hand_over(HandOver(5_000, "compacted", none_until=180))
-    assert (found.now, found.until, found.hands_over) == (RECORD, 180, False)
-    found.ended(180)
-    assert (found.until, found.hands_over) == (5_000, True)
-
-
 def test_a_target_that_takes_no_batches() -> None:
     found = turns(engine=RECORD, exact=lambda: None)
     found.hand_over(OnlyAsStored(101, "its timestamp is 0"))

@@ -136,13 +136,12 @@ class CopyResult:
 
 class HandOver(Exception):
     """Raised if an engine cannot copy the offsets before ``until`` unchanged. This shows only when they are read.
-    Another engine copies them in its own session. None of those before ``none_until`` can be copied by this engine,
-    whichever it begins with; 0 if that is not known.
+    Another engine copies them in its own session.
     """
 
-    def __init__(self, until: int, why: str, none_until: int = 0) -> None:
+    def __init__(self, until: int, why: str) -> None:
         super().__init__(why)
-        self.until, self.none_until = until, none_until
+        self.until = until
 
 
 class OnlyAsStored(HandOver):

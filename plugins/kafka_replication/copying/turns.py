@@ -60,7 +60,7 @@ class Turns:
 
     def hand_over(self, asked: HandOver) -> None:
         if self._exact_engine is not None:
-            self._refuse(asked.none_until)
+            self._refuse()
         elif not isinstance(asked, OnlyAsStored):
             self._fallback_until = asked.until
         elif (engine := self.exact() if self.exact else None) is None:
@@ -82,5 +82,5 @@ class Turns:
             self._fallback_until = until
         return True
 
-    def _refuse(self, until: int = 0) -> None:
-        self._exact_engine, self._refusing_until = None, max(self._odd_until, until)
+    def _refuse(self) -> None:
+        self._exact_engine, self._refusing_until = None, self._odd_until

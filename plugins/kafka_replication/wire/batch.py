@@ -14,10 +14,12 @@ _HEAD = struct.Struct(">qiibI")
 _BODY = struct.Struct(">hiqqqhii")
 _BEFORE_LENGTH = 12  # bytes that the length does not count
 FRAME = _HEAD.size + _BODY.size  # bytes of a batch without records
-CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0b111, 0b1000, 0b10000, 0b100000
+CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0b111, 0b1000, 0b10000, 0b100000, 0b1000000
 # The attributes of a batch that can be sent and stored unchanged. Other bits mean that a broker set its times or its
 # first timestamp, that it has no records, or that it is of a later version.
 AS_SENT = CODEC | TRANSACTIONAL
+# Those of a batch whose records are understood: a broker may have given it its time, or compacted it.
+UNDERSTOOD = AS_SENT | LOG_APPEND_TIME | DELETE_HORIZON
 
 
 class Malformed(ValueError):
@@ -63,6 +65,16 @@ class Batch:
     def is_as_sent(self) -> bool:
         """True if the attributes show no change by a broker, and no later version."""
         return not self.attributes & ~AS_SENT
+
+    @property
+    def given_time(self) -> int | None:
+        """The time in ms that a broker gave to all of its records; None if each has its own."""
+        return self.max_timestamp if self.attributes & LOG_APPEND_TIME else None
+
+    @property
+    def is_dense(self) -> bool:
+        """True if there is a record at each of its offsets."""
+        return self.count == self.last_offset_delta + 1
 
     def check(self) -> None:
         """Raise Malformed if the checksum is wrong."""

@@ -1,5 +1,6 @@
 """The batch engine: copies large record batches as the source stores them, without decompressing or decoding them, and
-packs small ones into larger ones. The first and the last batch of a range may be cut.
+packs small ones into larger ones. The first and the last batch of a range may be cut, and what a broker changed,
+by compaction or with a time of its own, is packed anew.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Batches, Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import CODEC, Batch, Malformed
+from kafka_replication.wire.batch import CODEC, UNDERSTOOD, Batch, Malformed
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.contents import Contents
 from kafka_replication.wire.repacking import repacked
@@ -130,7 +131,10 @@ class BatchReader:
         while (batch := self._scan.peek(left.until)) is not None:
             if _why_not(batch):
                 return
-            batch = _cut(batch, self._scan.position, left.until)
+            batch = _fit(batch, self._scan.position, left.until)
+            if not batch.count:
+                self._scan.take(left.until)
+                continue
             if _too_large(batch, largest):
                 return
             size = self._contents.of(batch)
@@ -150,8 +154,8 @@ class BatchReader:
     def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
         """Raise HandOver unless this batch, the first one, can be sent as it is."""
         if why := _why_not(batch):
-            raise HandOver(self._end, why, none_until=batch.until)
-        if why := _too_large(_cut(batch, left.from_, left.until), largest):
+            raise HandOver(self._end, why)
+        if why := _too_large(_fit(batch, left.from_, left.until), largest):
             raise HandOver(self._end, why)
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
@@ -179,16 +183,15 @@ class BatchReader:
             raise HandOver(self._end, f"the leader epoch {epoch} of the source now ends at {end}")
 
 
-def _cut(batch: Batch, first: int, until: int) -> Batch:
-    """The part of the batch at these source offsets, which may be all of it."""
-    return batch if first <= batch.base_offset and batch.until <= until else repacked([batch], first, until)
+def _fit(batch: Batch, first: int, until: int) -> Batch:
+    """The part of the batch at these source offsets, which may be all of it or nothing, as a producer would send it."""
+    whole = first <= batch.base_offset and batch.until <= until
+    return batch if whole and batch.is_dense and batch.is_as_sent else repacked([batch], first, until)
 
 
 def _why_not(batch: Batch) -> str | None:
     """The reason why the records of this batch cannot be sent as they are; None if they can."""
-    if batch.count != batch.last_offset_delta + 1:
-        return f"records of the batch at offset {batch.base_offset} were compacted away"
-    if not batch.is_as_sent or batch.attributes & CODEC > CODECS:
+    if batch.attributes & ~UNDERSTOOD or batch.attributes & CODEC > CODECS:
         return f"the batch at offset {batch.base_offset} has the attributes {batch.attributes:#x}"
     return None
 
