@@ -190,14 +190,14 @@ def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(
     assert report.outcome == "failed" and "read-only" in (only(report).error or ""), report.table()
     assert "disk" in only(report).remedy
     watching = watcher(shop.scene, received, tmp_path)
-    assert events(watching.look()) == [f"opened run-failed {shop.scene.topic}"]
-    assert "read-only" in received.mails[0].text and "disk" in received.mails[0].text
+    assert events(watching.look()) == [f"opened refused {shop.scene.topic}"]
+    assert "read_only_allow_delete" in received.mails[0].text and "disk" in received.mails[0].text
     shop.proxy.fault = None
     report = shop.scene.run()
     assert report.outcome == "failed" and "read_only_allow_delete" in (only(report).error or ""), report.table()
     shop.limits(**{"index.blocks.read_only_allow_delete": None})
     assert shop.scene.run().outcome == "done"
-    assert events(watching.look()) == [f"healed run-failed {shop.scene.topic}"]
+    assert events(watching.look()) == [f"healed refused {shop.scene.topic}"]
     shop.assert_copied()
 
 
