@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -101,6 +102,10 @@ def in_airflow(api: AirflowApi, pid: int, is_verified: Callable[[], bool]) -> Ma
     return found
 
 
+def _are_verified(records: Callable[[], int], wanted: int) -> bool:
+    return records() >= wanted
+
+
 def show(what: str, runs: Sequence[Mapping[str, float]]) -> None:
     """The table of the steps that all runs have, in medians."""
     print(f"\n`python -m benchmarks.start_times`: 1,000 new records in 4 partitions, {what}\n")
@@ -123,8 +128,7 @@ def main() -> None:
         with with_airflow(stage) as (api, pid), stage.watermarks("scheduled") as verified:
             for number in range(1, 2 + REPEATS):
                 produce(source, "scheduled", 4, 250)
-                wanted = 1_000 * number
-                airflow.append(in_airflow(api, pid, lambda wanted=wanted: verified() >= wanted))
+                airflow.append(in_airflow(api, pid, partial(_are_verified, verified, 1_000 * number)))
     show("from the terminal", terminal[1:])
     show("from the trigger in Airflow", airflow[1:])
 

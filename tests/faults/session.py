@@ -99,11 +99,12 @@ def open_session(folder: Path) -> Iterator[Session]:
         if owner is None or not owner.alive:
             sweep(leftover)
             shutil.rmtree(leftover, ignore_errors=True)
-    here = folder / f"bench-{os.getpid()}"
-    here.mkdir()
-    mine = ProcessRecord.of(os.getpid())
+    mine, here = ProcessRecord.of(os.getpid()), folder / f"bench-{os.getpid()}"
     assert mine is not None
-    mine.write(here / "owner.json")
+    unnamed = folder / f"new-{os.getpid()}"  # another session takes a bench without an owner for one that was left
+    unnamed.mkdir()
+    mine.write(unnamed / "owner.json")
+    unnamed.rename(here)
     try:
         with open_bench(here) as bench:
             yield Session(bench, folder / "runs")

@@ -86,7 +86,9 @@ def test_a_compacted_batch_has_no_holes_any_more(records: list[RawRecord], codec
     first = data.draw(st.integers(0, until - 1))
     horizon = records[0].timestamp - 9  # compaction may have written the time of a deletion in its place
     [batch] = batches(memoryview(raw_batch(records, 100, horizon, attributes=DELETE_HORIZON, offsets=left)))
-    packed_ = replace(batch, attributes=batch.attributes | codec, payload=memoryview(packed(codec, batch.payload)))
+    packed_ = replace(
+        batch, attributes=batch.attributes | codec, payload=memoryview(packed(codec, bytes(batch.payload)))
+    )
     found = repacked([packed_], 100 + first, 100 + until)
     wanted = [record for record, at in zip(records, left, strict=True) if first <= at < until]
     assert (found.count, found.last_offset_delta, found.is_as_sent) == (len(wanted), len(wanted) - 1, True)
