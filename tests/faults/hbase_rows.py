@@ -101,17 +101,17 @@ def answers_lost(trial: Trial) -> None:
 
 def slow(trial: Trial) -> None:
     """Every answer comes late, and for a while so late that the client does not wait for it."""
-    trial.settings |= SHORT
-    trial.copy["stall_timeout"] = STALL
+    trial.settings |= {"timeouts": {"request": 2 * STALL}}
+    trial.copy["stall_timeout"] = 2 * STALL
     run = trial.start()
     trial.middle(run, most=10)
     proxy = _side(trial).proxy
     proxy.delay(0.02 + trial.dice.random() * 0.2)
     trial.note("the gateway is slow")
     time.sleep(1 + trial.dice.random() * 3)
-    proxy.delay(STALL)
+    proxy.delay(2 * STALL)
     trial.note("no answer comes in time")
-    time.sleep(trial.dice.random() * 3 * STALL)
+    time.sleep(trial.dice.random() * 5 * STALL)
     proxy.delay(0.02)
     trial.note("it is slow, no more")
     trial.finish(run)
