@@ -86,11 +86,11 @@ test-all: install browser ## lint, and all tests
 MATRIX := $(addprefix tests/contract/,engine ledger sink transaction) \
 	$(patsubst %,tests/integration/test_%.py,copy kill transactions refusals backfill audit gaps reset rebuild auto_create unclean_election \
 	whole_batches unreadable unreadable_elsewhere)
-SEARCH := tests/contract/test_opensearch.py $(patsubst %,tests/integration/test_%.py,opensearch opensearch_check opensearch_logins other_targets)
+SEARCH := tests/contract/test_opensearch.py $(patsubst %,tests/integration/test_%.py,opensearch opensearch_check opensearch_logins other_targets latest)
 matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as source, as target, and as both; those of OpenSearch, with Elasticsearch 7
 	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1,echo 'Kafka $(versions)'; \
 		KAFKA_REPLICATION_TEST_KAFKA=$(versions) $(PYTEST) -m 'not slow' $(MATRIX);)
-	@echo 'Elasticsearch 7'; KAFKA_REPLICATION_TEST_SEARCH=elasticsearch $(PYTEST) -m 'not slow' -k 'not folder' $(SEARCH)
+	@echo 'Elasticsearch 7'; KAFKA_REPLICATION_TEST_SEARCH=elasticsearch $(PYTEST) -m 'not slow' -k opensearch $(SEARCH)
 
 faults: install ## fault injection: kills, network cuts, damaged data; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n, FAULT_PROFILE=name
 	@$(BIN)/python -m tests.faults

@@ -45,14 +45,21 @@ _LOG_SETTINGS = Path(__file__).with_name("hbase-log4j.properties")
 class HBaseServer:
     """A server in the folder ``state/name``. It survives this program; the same name and folder find it again, with
     its ports and its data. ``settings`` are more lines of hbase-site.xml. ``old_gateway``: also one of the first kind
-    (Thrift), for clients that know no other.
+    (Thrift), for clients that know no other. ``user`` is the name by which the Thrift2 gateway asks; without one it is
+    that of whoever starts the server, who may do all.
     """
 
     def __init__(
-        self, name: str, state: Path, settings: Mapping[str, str] | None = None, *, old_gateway: bool = False
+        self,
+        name: str,
+        state: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        old_gateway: bool = False,
+        user: str = "",
     ) -> None:
         self.name, self.folder = name, Path(state).resolve() / name
-        self._settings = dict(settings or {})
+        self._settings, self._user = dict(settings or {}), user
         self._gateways = {_GATEWAY: "thrift2", **({_OLD: "thrift"} if old_gateway else {})}
         self._facts = self.folder / "ports.json"
         self._log_start = 0
@@ -109,6 +116,7 @@ class HBaseServer:
             *_JVM,
             *(part for name in _OPENED for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
             *(part for name in _EXPORTED for part in ("--add-exports", f"{name}=ALL-UNNAMED")),
+            *([f"-DHADOOP_USER_NAME={self._user}"] if self._user and which == _GATEWAY else ()),
             f"-Djava.io.tmpdir={self.folder}",
             f"-Dlog4j.configuration=file:{_LOG_SETTINGS}",
             "-cp",

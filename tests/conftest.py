@@ -181,6 +181,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
+        if group in GROUPS.values():
+            item.extra_keyword_matches.add(group)  # ``-k opensearch`` finds all that ask for it (`make matrix`)
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -11,7 +12,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from kafka_replication.model.targets import HBASE, OPENSEARCH
+from kafka_replication.kafka.write.partitioner import partition_of_key
+from kafka_replication.model.targets import HBASE, LATEST, OPENSEARCH
 from stack.hbase_server import HBaseServer
 from stack.opensearch_server import OpenSearchServer
 from tests.e2e.airflow_home import SECRET, Airflow
@@ -49,6 +51,12 @@ class Elsewhere(Protocol):
     def change(self, partition: int, offset: int) -> None:
         """Change a record."""
 
+    def newest(self, topic: str) -> dict[str, bytes | None]:
+        """The value that a reader of a topic of the shape ``latest`` finds at each key."""
+
+    def change_newest(self, topic: str, key: str) -> None:
+        """Change what is at a key."""
+
 
 @dataclass
 class Search(Elsewhere):
@@ -76,7 +84,13 @@ class Search(Elsewhere):
         return [document["n"] for document in found]
 
     def change(self, partition: int, offset: int) -> None:
-        changed = f"{self.topic}/_doc/{self.topic}-{partition}-{offset}-1"
+        self.change_newest(self.topic, f"{self.topic}-{partition}-{offset}-1")
+
+    def newest(self, topic: str) -> dict[str, bytes | None]:
+        return at_keys(self.ground, topic)
+
+    def change_newest(self, topic: str, key: str) -> None:
+        changed = f"{topic}/_doc/{key}"
         document = self.ground.ask("GET", changed)["_source"]
         self.ground.ask("PUT", changed, {**document, "name": "another"}, refresh=True)
 
@@ -106,6 +120,19 @@ class Rows(Elsewhere):
         row = struct.pack(">IIQ", partition, 1, offset)
         self.ground.put_cells(self.topic, row, {b"value": b"another"})
 
+    def newest(self, topic: str) -> dict[str, bytes | None]:
+        return at_keys(HBaseGround.of(self.ground.server, LATEST), topic)
+
+    def change_newest(self, topic: str, key: str) -> None:
+        at = self.ground.timestamp(topic, key.encode())
+        self.ground.put_cells(topic, key.encode(), {b"value": b"another"}, at)
+
+
+def at_keys(ground: OpenSearchGround | HBaseGround, topic: str) -> dict[str, bytes | None]:
+    found = [record for partition in range(PARTITIONS) for _, record in ground.visible(topic, partition)]
+    assert len({record[2] for record in found}) == len(found)
+    return {(record[2] or b"").decode(): record[3] for record in found}
+
 
 def search(folder: Path) -> tuple[Search, Callable[[], None]]:
     server = OpenSearchServer("opensearch-of-airflow", folder)
@@ -132,6 +159,11 @@ def order(number: int, name: str = "") -> Rec:
     return Rec(b"%d" % number, value, (), 1_700_000_000_000 + number)
 
 
+def connect(airflow: Airflow, there: Elsewhere) -> None:
+    connection = {"conn_type": there.kind, "host": "127.0.0.1", **there.connection()}
+    airflow.environment["AIRFLOW_CONN_ELSEWHERE"] = json.dumps(connection)
+
+
 @pytest.mark.slow
 def test_runs_backfills_audits_and_retries(airflow: Airflow, source_cluster: Brokers, there: Elsewhere) -> None:
     topic, name = there.topic, f"af-{there.kind}"
@@ -139,8 +171,7 @@ def test_runs_backfills_audits_and_retries(airflow: Airflow, source_cluster: Bro
     source.create(topic, PARTITIONS)
     for partition in range(PARTITIONS):
         source.produce(topic, [order(number) for number in range(100)], partition)
-    connection = {"conn_type": there.kind, "host": "127.0.0.1", **there.connection()}
-    airflow.environment["AIRFLOW_CONN_ELSEWHERE"] = json.dumps(connection)
+    connect(airflow, there)
     airflow.replicate(
         name,
         topic,
@@ -182,3 +213,46 @@ def test_runs_backfills_audits_and_retries(airflow: Airflow, source_cluster: Bro
     assert (differs["state"], differs["audit"]["outcome"]) == ("failed", "differs")
     files = [file for file in airflow.folder.rglob("*") if file.is_file()]  # with Airflow's database and all logs
     assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
+
+
+@pytest.mark.slow
+def test_the_newest_record_of_each_key_with_the_shape_latest(
+    airflow: Airflow, source_cluster: Brokers, there: Elsewhere
+) -> None:
+    topic, name, wanted = f"{there.topic}-{LATEST}", f"af-{there.kind}-{LATEST}", dict[str, bytes | None]()
+    numbers = itertools.count()
+    source = Cluster(source_cluster.bootstrap)
+    source.create(topic, PARTITIONS)
+    connect(airflow, there)
+    airflow.replicate(name, topic, target=f"connection: elsewhere, type: {there.kind}, shape: {LATEST}")
+
+    def produce(keys: str, deleted: str = "") -> None:
+        """A record for each letter, then one without a value for each that is deleted."""
+        records = [*((key, order(next(numbers)).value) for key in keys), *((key, None) for key in deleted)]
+        for partition in range(PARTITIONS):
+            own = [one for one in records if partition_of_key("murmur2", one[0].encode(), PARTITIONS) == partition]
+            source.produce(topic, [Rec(key.encode(), value) for key, value in own], partition)
+        wanted.update(records)
+
+    def ran(copied: int, superseded: int, deleted: list[str]) -> None:
+        done, log = airflow.run(name)
+        assert (done["state"], done["tasks"]) == ("success", ALL_DONE), log[-5000:]
+        lines = done["report"]["ranges"]
+        assert all(line["digest_ok"] for line in lines) and done["report"]["promise"] == LATEST
+        assert sum(line["copied"] for line in lines) == copied
+        assert sum(line["superseded"] for line in lines) == superseded
+        assert there.newest(topic) == wanted
+        assert sorted(key for key, value in wanted.items() if value is None) == deleted
+
+    produce("abcdefabcdab", deleted="c")
+    ran(13, 7, ["c"])
+    produce("abcgf", deleted="ad")
+    ran(7, 1, ["a", "d"])
+    idle, log = airflow.run(name)
+    assert (idle["state"], idle["report"]["outcome"]) == ("success", "nothing_to_do")
+    assert "spark-submit" not in log
+    clean, log = airflow.run(f"{name}.audit")
+    assert (clean["state"], clean["audit"]["outcome"]) == ("success", "clean"), log[-5000:]
+    there.change_newest(topic, "b")
+    differs, log = airflow.run(f"{name}.audit")
+    assert (differs["state"], differs["audit"]["outcome"]) == ("failed", "differs")

@@ -35,11 +35,11 @@ from tests.support.journal_ground import JournalGround
 
 
 @cache
-def definition() -> Any:
-    """The types and the service of the gateway's own definition."""
+def definition(file: str = "thrift2/hbase.thrift") -> Any:
+    """The types and the service of a gateway's own definition."""
     with zipfile.ZipFile(jars(HBASE) / "hbase-thrift-2.6.1.jar") as jar:
-        text = jar.read("org/apache/hadoop/hbase/thrift2/hbase.thrift").decode()
-    return thriftpy2.load_fp(io.StringIO(text), "gateways_own_thrift")
+        text = jar.read(f"org/apache/hadoop/hbase/{file}").decode()
+    return thriftpy2.load_fp(io.StringIO(text), f"gateways_own_{file.partition('/')[0]}_thrift")
 
 
 class NewestRows(HBaseTarget):

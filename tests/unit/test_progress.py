@@ -62,8 +62,8 @@ def test_a_small_or_slow_run_is_not_said_to_copy_nothing() -> None:
     assert ", 2.5 GB, 1.2 GB/s, " in str(replace(HALF, bytes=2_500_000_000, bytes_per_second=1.2e9))
 
 
-def test_the_wait_for_quotas_is_said() -> None:
-    said = "48.3 MB/s, 37%, about 40 s left, quotas of the brokers made it wait 2 min; slowest orders-7 (12%)"
+def test_the_wait_for_quotas_or_for_the_target_is_said() -> None:
+    said = "48.3 MB/s, 37%, about 40 s left, quotas or a target that was not ready made it wait 2 min; slowest orders-7 (12%)"
     assert str(replace(HALF, throttled=125.5)).endswith(said)
 
 

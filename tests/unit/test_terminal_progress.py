@@ -52,7 +52,7 @@ def run() -> Run:
 def test_a_summary_fits_beside_a_bar() -> None:
     assert terminal_progress.summary(HALF) == "50%  20 s left  2.5 MB/s  1,234 records  2/4 ranges"
     assert terminal_progress.summary(replace(HALF, throttled=100.0)).startswith(
-        "50%  20 s left  waited 2 min for quotas  2.5 MB/s"
+        "50%  20 s left  held back 2 min  2.5 MB/s"
     )
     assert terminal_progress.summary(replace(HALF, offsets_done=100)).startswith("99%  reading back  2.5 MB/s")
 

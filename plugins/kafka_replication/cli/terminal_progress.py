@@ -129,7 +129,7 @@ def summary(progress: Progress) -> str:
     if progress.waiting is not None:
         parts.append("waits for a transaction")
     if progress.throttled >= 1:
-        parts.append(f"waited {duration(progress.throttled)} for quotas")
+        parts.append(f"held back {duration(progress.throttled)}")
     speed = f"{amount(progress.bytes_per_second)}/s"
     parts += [speed, f"{progress.records:,} records", f"{progress.ranges_done:,}/{progress.ranges:,} ranges"]
     return "  ".join(parts)

@@ -108,7 +108,7 @@ class CopyResult:
     sessions: int = 0
     failed: int = 0  # records that were set aside
     seconds: float = 0.0
-    throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
+    throttled: float = 0.0  # seconds for which quotas or a target that was not ready made the copy wait
     error: str | None = None
     remedy: str = ""
     stop: Stop | None = None  # None without an error, or if its worker died

@@ -264,7 +264,7 @@ class Copier:
 
     @contextmanager
     def _noting(self, source: SourceReader, target: SinkSession) -> Iterator[None]:
-        """Note how long quotas made the session wait."""
+        """Note how long the session was made to wait."""
         try:
             yield
         finally:
@@ -335,7 +335,7 @@ def _end_of(part: Part) -> Part:
 
 
 def _throttled(source: SourceReader, target: SinkSession) -> float:
-    """The seconds for which quotas have made this session wait."""
+    """The seconds for which both sides have made this session wait."""
     return source.throttled + target.throttled
 
 

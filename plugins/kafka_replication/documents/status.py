@@ -15,8 +15,8 @@ class ProgressRow(TypedDict):
     """The progress of a run. A range is done once it is verified, an offset once it is on the target or given up.
 
     ``records`` and ``bytes`` are committed by this attempt of the run, ``seconds`` is its age, ``throttled`` the
-    time for which quotas made its ranges wait, ``waiting`` what it waits for. ``seconds_left`` is an estimate; null if
-    there is none.
+    time for which quotas or a target that was not ready made its ranges wait, ``waiting`` what it waits for.
+    ``seconds_left`` is an estimate; null if there is none.
     """
 
     ranges: int

@@ -8,7 +8,7 @@ from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.standing import HBaseStanding
 from kafka_replication.hbase.tables import Tables, id_of, partitions_of, problem_of
-from kafka_replication.model.errors import NotReady, ReplicationError
+from kafka_replication.model.errors import NotReady, Refused, ReplicationError, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
@@ -50,7 +50,7 @@ class HBaseCatalogue(DescribedCatalogue):
             name=name,
             topic_id=id_of(there) or "",
             partitions={number: PartitionOffsets(0, end, end) for number, end in ends.items()},
-            problem=problem,
+            problem=problem or self._denied(name),
             replication_factor=self.copies,
             config=SAFE,
         )
@@ -59,6 +59,15 @@ class HBaseCatalogue(DescribedCatalogue):
         if self.asked.is_enabled(name):
             return None
         return Problem(f"{name} on the target is disabled", f"enable '{name}' in HBase's shell")
+
+    def _denied(self, name: str) -> Problem | None:
+        try:
+            self.asked.check_writing(name)
+        except Refused as error:
+            return Problem.of(error)
+        except Unreachable:  # a copy waits for what is busy
+            pass
+        return None
 
     def create(self, topic: ToCreate) -> None:
         self.asked.create_topic(topic.name, topic.partitions, topic.config, self._shape)

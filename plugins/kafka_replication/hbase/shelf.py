@@ -59,9 +59,10 @@ class TableShelf:
         return None
 
     def check_writing(self) -> None:
-        """A row of no meaning, where sessions write. Raises NotAuthorized."""
-        row = put(_row("check", self.replication), FAMILY, {_ENTRY: b""}, 1)
-        self._write("putMultiple", [row])
+        """Changes nothing. Raises NotReady, Refused."""
+        if error := self.obstacle():
+            raise error
+        self._tables.check_writing(TABLE, FAMILY, _ENTRY)
 
     def head(self) -> Head:
         try:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kafka_replication.hbase.client import SEE, Answer, Client
 from kafka_replication.hbase.protocol import thrift
-from kafka_replication.hbase.rows import FAMILY, partition_begins
-from kafka_replication.model.errors import NotReady, Refused, ReplicationError
+from kafka_replication.hbase.rows import FAMILY, ORIGIN, partition_begins, put
+from kafka_replication.model.errors import NotAuthorized, NotReady, Refused, ReplicationError
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.planning.snapshot import Problem
 from kafka_replication.targets.described import DescribedTopics
@@ -63,6 +63,21 @@ class Tables(DescribedTopics):
         if "NoSuchColumnFamily" in answer.reason:
             return Refused(f"{name} on the target lacks a family: {answer.reason[:200]}", _add_family(name))
         return self._client_error(answer)
+
+    def check_writing(self, name: str, family: bytes = FAMILY, column: bytes = ORIGIN) -> None:
+        """Ask for a row under a condition that never holds: HBase looks at the rights before, and changes nothing.
+
+        Raises Refused for a missing right, and what `judged` returns.
+        """
+        row, never = b"check", uuid.uuid4().bytes
+        request = put(row, family, {column: never}, 1)
+        try:
+            self._client.call("checkAndPut", name.encode(), row, family, column, never, request)
+        except NotAuthorized as error:
+            remedy = f"in HBase's shell, for the user that the answer names: grant 'USER', 'RWC', '{name}'; {SEE}"
+            raise Refused(error.what, remedy) from error
+        except Answer as answer:
+            raise self.judged(name, answer) from answer
 
     def create(self, name: str, families: Mapping[bytes, Mapping[str, str]], **more: Any) -> None:
         """Create the table unless it exists, and wait until it can be used. Raises Refused."""

@@ -264,7 +264,7 @@ class Receipt(LedgerEntry):
     that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
     to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
     ``offset_map``, of some records, is a field of the format that nothing fills now. ``throttled``: seconds for which
-    quotas made it wait.
+    quotas or a target that was not ready made it wait.
 
     A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
     chunk before it, from which on all has to be explained. Verification adds ``lost_in_delivery`` and ``duplicates``.

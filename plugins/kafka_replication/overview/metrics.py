@@ -66,7 +66,7 @@ COUNTERS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     (RECORDS, "Records that runs copied.", ()),
     (BYTES, "Bytes that runs copied.", ()),
     (RETRIES, "Sessions of ranges beyond the first one: after an error, or with another engine.", ()),
-    (THROTTLED, "Seconds for which quotas of the brokers made copies wait, all ranges together.", ()),
+    (THROTTLED, "Seconds for which quotas or a target that was not ready made copies wait, all ranges together.", ()),
 )
 
 

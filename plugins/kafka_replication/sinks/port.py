@@ -218,7 +218,7 @@ class SinkSession(Protocol):
 
     @property
     def throttled(self) -> float:
-        """The seconds for which the target has made this session wait, by a quota."""
+        """The seconds for which the target has made this session wait: a quota, or it was not ready."""
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Commit the chunk, its receipt and the new position: all of them or none. If it returns, they are committed.

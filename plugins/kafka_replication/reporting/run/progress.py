@@ -42,8 +42,8 @@ class Counts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Counts):
     """The progress of a run, and its speed. ``records`` and ``bytes`` are those that this attempt of the run has
-    committed; ``seconds`` is its time so far. ``throttled`` is the time for which the brokers' quotas have made its
-    ranges wait, added up. ``waiting`` names what it waits for, while it does not move.
+    committed; ``seconds`` is its time so far. ``throttled`` is the time for which quotas, or a target that was not
+    ready, have made its ranges wait, added up. ``waiting`` names what it waits for, while it does not move.
     """
 
     records: int = 0
@@ -104,7 +104,7 @@ class Progress(Counts):
         elif self.reading_back:
             parts.append("all copied, reading back")
         if self.throttled >= 1:
-            parts.append(f"quotas of the brokers made it wait {duration(self.throttled)}")
+            parts.append(f"quotas or a target that was not ready made it wait {duration(self.throttled)}")
         slowest = "" if self.slowest is None else f"; slowest {self.slowest} ({self.slowest_percent}%)"
         waiting = "" if self.waiting is None else f"; waits for {self.waiting}"
         return ", ".join(parts) + slowest + waiting

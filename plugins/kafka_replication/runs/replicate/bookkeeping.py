@@ -213,7 +213,10 @@ class Bookkeeper:
 
 def _say_throttled(copied: CopyResult) -> None:
     if copied.throttled >= 1:
-        message = "%s: quotas of the brokers made the copy wait for %.0f of %.0f s; ask their administrator for more"
+        message = (
+            "%s: quotas or a target that was not ready made the copy wait for %.0f of %.0f s;"
+            " ask for higher quotas, or find out what the target lacks"
+        )
         log_event(log, logging.WARNING, Event.THROTTLED, message, copied.key.source, copied.throttled, copied.seconds)
 
 

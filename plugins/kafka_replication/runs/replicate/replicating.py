@@ -73,7 +73,7 @@ class Replicated:
 
     @property
     def throttled(self) -> float:
-        """Seconds for which quotas of the brokers made copies wait, all ranges together."""
+        """Seconds for which quotas or a target that was not ready made copies wait, all ranges together."""
         return sum(result.throttled for result in self.copied)
 
     @property
