@@ -181,6 +181,12 @@ class Bench:
         """The target has three brokers, without proxies, and a ledger of its own that has one replica."""
         return replace(self, target=self.other("fragile", _fragile))
 
+    def with_wide_target(self) -> Bench:
+        """The target has five brokers, without proxies, of which two may be away: the controllers keep their majority,
+        and each broker has the ledger and the coordinators' state.
+        """
+        return replace(self, target=self.other("wide-target", _wide_target))
+
     def with_opensearch(self) -> Bench:
         """The target is a node of OpenSearch, with a proxy in front of it."""
         return self._copying_to("opensearch", start_opensearch)
@@ -211,6 +217,13 @@ def _wide(folder: Path, until_the_end: ExitStack) -> Side:
 
 def _fragile(folder: Path, until_the_end: ExitStack) -> Side:
     cluster = KafkaCluster("fragile", folder, 3, extra=_EXTRA)
+    until_the_end.enter_context(started(cluster))
+    return Side(cluster, [])
+
+
+def _wide_target(folder: Path, until_the_end: ExitStack) -> Side:
+    everywhere = dict.fromkeys(("default.replication.factor", "transaction.state.log.replication.factor"), "5")
+    cluster = KafkaCluster("wide-target", folder, 5, extra={**_EXTRA, **everywhere})
     until_the_end.enter_context(started(cluster))
     return Side(cluster, [])
 

@@ -1,12 +1,12 @@
 """The target is left half done by an outage: a commit without one of its partitions, or a log without its end.
 
-The partitions of the target have one replica each, on a broker that dies; the ledger and the coordinators have three.
+All replicas of a partition of the target die: there is one, or there are two. The ledger and the coordinators have more.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence, Set
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -39,29 +39,46 @@ CHUNKS = 8  # of one partition; a range has some ten
 HALF = 250 * profiles.current().longer  # offsets of a partition
 
 
-def _alone(trial: Trial) -> Broker:
-    """The broker that alone has the target topic; where each chunk lies in several partitions, one of these."""
-    broker, config = trial.dice.choice(trial.bench.target.brokers), {"min.insync.replicas": "1"}
-    assignment = [[broker.node_id]] * PARTITIONS
+def _alone(trial: Trial, replicas: int = 1) -> Sequence[Broker]:
+    """The brokers that alone have the target topic; where each chunk lies in several partitions, one of these. Each
+    of two leads half of it.
+    """
+    dying, config = trial.dice.sample(trial.bench.target.brokers, replicas), {"min.insync.replicas": "1"}
+    ids = [broker.node_id for broker in dying]
+    assignment = [ids if number % 2 else ids[::-1] for number in range(PARTITIONS)]
     if profiles.current().spread:
-        others = [[one.node_id] for one in trial.bench.target.brokers if one is not broker]
-        assignment = [trial.dice.choice(others) for _ in range(profiles.SPREAD)]
-        assignment[trial.dice.randrange(len(assignment))] = [broker.node_id]
+        others = [one.node_id for one in trial.bench.target.brokers if one not in dying]
+        assignment = [trial.dice.sample(others, replicas) for _ in range(profiles.SPREAD)]
+        assignment[trial.dice.randrange(len(assignment))] = ids
     trial.bench.target.direct.create(trial.target_topic, config=config, assignment=assignment)
-    return broker
+    return dying
 
 
-def _committed_without(trial: Trial, broker: Broker, partition: int, **copy: Any) -> Attempt:
-    """A run that has committed a chunk of this partition after the broker died."""
-    trial.copy["transaction_timeout"] = 60  # the commit waits until the cluster has noticed that the broker is gone
+def _kill(trial: Trial, dying: Sequence[Broker]) -> None:
+    """At the same time, or each when the cluster has noticed that the one before is gone. In the end it knows of all."""
+    in_turn = len(dying) > 1 and trial.dice.random() < 0.5
+    for broker in dying:
+        broker.kill()
+        trial.note(f"killed {broker}")
+        if in_turn:
+            _until_noticed(trial, {broker.node_id})
+    _until_noticed(trial, {broker.node_id for broker in dying})
+
+
+def _until_noticed(trial: Trial, gone: Set[int]) -> None:
+    admin = trial.bench.target.admin
+    wait_until(lambda: not gone & {one.id for one in admin.list_topics(timeout=30).brokers.values()})
+
+
+def _committed_without(trial: Trial, dying: Sequence[Broker], partition: int, **copy: Any) -> Attempt:
+    """A run that has committed a chunk of this partition after these brokers died."""
+    trial.copy["transaction_timeout"] = 60  # the commit waits until the cluster has noticed that they are gone
     turn, gate = trial.dice.randrange(1, CHUNKS), trial.folder / "gate"
     gate.touch()
     run = trial.start(f"P2@{trial.key(partition).source}:{turn}={gate}", copy={**trial.copy, **copy})
     wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
-    broker.kill()
-    trial.note(f"killed {broker} before commit {turn} of partition {partition}")
-    admin = trial.bench.target.admin
-    wait_until(lambda: all(broker.node_id != one.id for one in admin.list_topics(timeout=30).brokers.values()))
+    trial.note(f"run {run.number} halts before commit {turn} of partition {partition}")
+    _kill(trial, dying)
     known = _chunks(run, trial.key(partition).source)
     gate.unlink()
     wait_until(lambda: _chunks(run, trial.key(partition).source) > known or run.ended)
@@ -84,10 +101,9 @@ def _hidden(trial: Trial) -> Collection[TopicPartition]:
     return [at for at in places if stable[at] < ends[at]]
 
 
-def _back(trial: Trial, broker: Broker) -> None:
-    broker.start()
+def _back(trial: Trial) -> None:
     trial.bench.target.heal()
-    trial.note(f"{broker} is back; hidden: {', '.join(map(str, _hidden(trial)))}")
+    trial.note(f"all brokers are back; hidden: {', '.join(map(str, _hidden(trial)))}")
     if not _hidden(trial):
         raise TrialFailed("nothing is hidden: the commit was not partial")
 
@@ -117,30 +133,30 @@ def _session(trial: Trial, partition: int) -> Producer:
     return writer
 
 
-def run_dies(trial: Trial) -> None:
-    broker = _alone(trial)
-    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+def run_dies(trial: Trial, *, replicas: int = 1) -> None:
+    dying = _alone(trial, replicas)
+    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS))
     run.kill()
-    _back(trial, broker)
+    _back(trial)
     _is_mended(trial)
 
 
 def run_gives_up(trial: Trial) -> None:
     """It aborts the chunk after it, so that the coordinator remembers an abort."""
-    broker = _alone(trial)
-    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS), attempts=2)
+    dying = _alone(trial)
+    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS), attempts=2)
     if trial.finish(run) != "failed":
         raise TrialFailed(f"run {run.number} did not fail without its target")
-    _back(trial, broker)
+    _back(trial)
     _is_mended(trial)
 
 
 def run_dies_while_it_mends(trial: Trial) -> None:
     """It has taken the copies out of the ledger, and shown or dropped nothing yet."""
-    broker = _alone(trial)
-    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    dying = _alone(trial)
+    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS))
     run.kill()
-    _back(trial, broker)
+    _back(trial)
     if trial.finish(trial.start("M1")) != "killed":
         raise TrialFailed("the run did not come to mend anything")
     _is_mended(trial)
@@ -150,10 +166,10 @@ def fenced_while_it_mends(trial: Trial) -> None:
     """Between its two transactions a session of the same producer begins, as of a run whose lease is gone. The run mends
     the rest at once, and does not wait for a transaction that nobody ends.
     """
-    broker, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate.mending"
-    run = _committed_without(trial, broker, partition)
+    dying, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate.mending"
+    run = _committed_without(trial, dying, partition)
     run.kill()
-    _back(trial, broker)
+    _back(trial)
     gate.touch()
     run = trial.start(f"M1={gate}")
     wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
@@ -169,10 +185,10 @@ def two_mend(trial: Trial) -> None:
     """Two runs that know nothing of each other's lease mend the same at the same time. If each fences the other, the next
     run does it.
     """
-    broker = _alone(trial)
-    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    dying = _alone(trial)
+    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS))
     run.kill()
-    _back(trial, broker)
+    _back(trial)
     runs = [trial.start(store=store) for store in (None, trial.folder / "other.db")]
     for one in runs:
         trial.finish(one)
@@ -184,20 +200,18 @@ def aborted_without(trial: Trial) -> None:
     """The run dies before a commit, and the next one aborts the transaction while the broker is away. All copies before
     that are verified. A commit of the same producer behind it would show what was aborted.
     """
-    broker, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate"
+    dying, partition, gate = _alone(trial), trial.dice.randrange(PARTITIONS), trial.folder / "gate"
     trial.part(HALF)
     gate.touch()
     run = trial.start(f"P2@{trial.key(partition).source}:1={gate}")
     wait_until(lambda: failpoints.at_gate(gate).exists() or run.ended)
-    broker.kill()
-    trial.note(f"killed {broker} before a commit of partition {partition}")
-    admin = trial.bench.target.admin
-    wait_until(lambda: all(broker.node_id != one.id for one in admin.list_topics(timeout=30).brokers.values()))
+    trial.note(f"run {run.number} halts before a commit of partition {partition}")
+    _kill(trial, dying)
     run.kill()
     gate.unlink()
     if trial.finish(trial.start()) != "failed":
         raise TrialFailed("a run did not fail without its target")
-    _back(trial, broker)
+    _back(trial)
     _is_mended(trial)
 
 
@@ -213,12 +227,12 @@ def ledger_is_hidden(trial: Trial, *, next_is_under_way: bool = False) -> None:
     partition, topic = trial.dice.randrange(PARTITIONS), trial.dice.choice([POSITIONS, RECEIPTS])
     broker = target.leader(topic, trial.key(partition).ledger_partition)
     trial.note(f"{broker} has {topic}-{trial.key(partition).ledger_partition}")
-    run = _committed_without(trial, broker, partition, transaction_timeout=240)
+    run = _committed_without(trial, [broker], partition, transaction_timeout=240)
     if next_is_under_way:
         at = TopicPartition(topic, trial.key(partition).ledger_partition)
         wait_until(lambda: at in _of_transaction(trial, partition) or run.ended)
     run.kill()
-    _back(trial, broker)
+    _back(trial)
     _is_mended(trial)
 
 
@@ -238,10 +252,10 @@ def _of_transaction(trial: Trial, partition: int) -> Collection[TopicPartition]:
 
 def next_session_aborts(trial: Trial) -> None:
     """Its marker drops the copies that the ledger counts: a session began that knew nothing of the partial commit."""
-    broker = _alone(trial)
-    run = _committed_without(trial, broker, trial.dice.randrange(PARTITIONS))
+    dying = _alone(trial)
+    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS))
     run.kill()
-    _back(trial, broker)
+    _back(trial)
     for at in _hidden(trial):
         writer = _session(trial, at.partition)
         writer.begin_transaction()
@@ -254,7 +268,7 @@ def next_session_aborts(trial: Trial) -> None:
 
 def end_lost(trial: Trial) -> None:
     """Some partitions lose their last bytes, in the middle of a batch or of a chunk. All copies were verified."""
-    broker = _alone(trial)
+    [broker] = _alone(trial)
     trial.part(HALF)
     broker.kill()
     for partition in trial.dice.sample(range(PARTITIONS), 3):
@@ -269,6 +283,7 @@ def end_lost(trial: Trial) -> None:
 
 ROWS = (
     Row("target-commit-partial", run_dies),
+    Row("target-commit-partial-replicas", partial(run_dies, replicas=2), bench=Bench.with_wide_target),
     Row("target-commit-partial-given-up", run_gives_up),
     Row("target-commit-partial-mending-killed", run_dies_while_it_mends),
     Row("target-commit-partial-mending-fenced", fenced_while_it_mends),

@@ -89,6 +89,7 @@ _TOLD_APART = "it is told from duplicates when it is read back, with another mes
 _UNHEARD = "nobody hears of a refused record"
 HALF_DONE = (
     "target-commit-partial",
+    "target-commit-partial-replicas",
     "target-commit-partial-given-up",
     "target-commit-partial-mending-killed",
     "target-commit-partial-mending-fenced",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,14 +16,20 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.audit import AuditReport
+from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking
+from kafka_replication.runs.audit import audit as auditing
+from kafka_replication.runs.audit import progress
+from kafka_replication.runs.audit.choosing import ALL
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.worker import audit as worker
+from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.matching import Kind
 from tests.support import audits as audit
 from tests.support.checker import Record, read
@@ -189,6 +197,30 @@ def test_a_foreign_record_behind_ours_is_refused_and_one_between_ours_is_found_b
     scene.target.produce(scene.topic, [Rec(b"foreign", b"behind")], 0)
     assert {row.plan.state for row in standing(scene.bare_run())} == {State.FOREIGN}
     assert scene.run().outcome == "failed"
+
+
+def test_an_audit_tells_its_progress_while_it_reads_a_target_partition(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Several source partitions write to it. In this process it is shown, in a worker it is logged."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(progress, "SHOW_EVERY", 0.0)
+    monkeypatch.setattr(worker, "LOG_EVERY", 0.0)
+    scene.settings |= {"partitioning": "by_key", "copy": {"chunk_records": 20}, "target_topics": {"partitions": 1}}
+    scene.source.create(scene.topic, 2)
+    fill(scene, 2, 60)
+    assert scene.run().outcome == "done"
+    seen: list[Progress] = []
+    run = replace(scene.bare_run("audit"), show=seen.append)
+    assert auditing.audit(run).outcome == "clean"
+    reading = [one for one in seen if (one.ranges, one.ranges_done) == (1, 0)]
+    assert sorted({one.offsets_done for one in reading}) == [20, 40, 60, 80, 100, 120]
+    assert {one.offsets for one in reading} == {120}
+    assert "offsets read" not in caplog.text
+    assert auditing.audit(run, ALL, InProcess(), least=Size()).outcome == "clean"
+    assert (
+        f"{scene.name}: audit of {scene.topic}-0 on the target: 60 of 120 offsets read, 50% [progress]" in caplog.text
+    )
 
 
 def test_copies_that_are_gone(scene: Scenario) -> None:

@@ -32,6 +32,7 @@ from kafka_replication.planning.retention.target_retention import RemovalEvidenc
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.target_reading import TargetReading
+from kafka_replication.runtime.deadline import out_of_time
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.auditing import Claim, TargetTask
 from kafka_replication.verification.digest import Fingerprint
@@ -199,7 +200,7 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     read, log = TargetReading(), cast("Any", Log([0, 1, 5, 11, 15]))
     for number, searches in enumerate([True, False]):
         at = TopicPartition("orders", number)
-        read.take(at, target_partition.read_claims(searching(at, searches=searches), lambda at: log))
+        read.take(at, target_partition.read_claims(searching(at, searches=searches), lambda at: log, lambda done: None))
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
@@ -207,6 +208,17 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     told = [str(stretch) for result in results for stretch in result.stretches]
     assert told == [f"extra target partition 0 [{n}, {n + 1}): 1 record" for n in (5, 11)]
     assert [(result.counts[Kind.EXTRA], result.unlisted) for result in results] == [(3, 1), (0, 0)]
+
+
+def test_a_reading_that_is_out_of_time_ends_with_that_error_and_calls_nothing_equal() -> None:
+    def over(done: int) -> None:
+        raise out_of_time(f"{done} offsets are read")
+
+    wanted, log = (Claim(covered((3, 5)), "xxh3_128/1"),), OffsetRange(0, 3)
+    task = replace(searching(TopicPartition("orders", 0), searches=False), claims=wanted, log=log)
+    result = target_partition.read_claims(task, lambda at: cast("Any", Log([0, 1])), over)
+    assert result.error is not None and "0 offsets are read: the run's time" in result.error
+    assert not result.parts
 
 
 def test_offsets_that_follow_each_other_are_one_range_and_one_that_falls_is_noticed() -> None:

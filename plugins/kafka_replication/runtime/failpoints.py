@@ -6,8 +6,8 @@ process does not die, but makes an empty file ``FILE.reached`` and waits while `
 
 P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
 P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy, verify or audit,
-AC it has audited a chunk, M1 the ledger no longer has what is hidden or lost on the target, and nothing is shown or
-dropped yet.
+AC it has audited a chunk or a piece of a target partition, M1 the ledger no longer has what is hidden or lost on the
+target, and nothing is shown or dropped yet.
 """
 
 from __future__ import annotations

@@ -17,9 +17,12 @@ from kafka_replication.verification.verify import PartDigest
 OpenTarget = Callable[[TopicPartition], AbstractContextManager[RecordReader]]
 
 
-def read_claims(task: TargetTask, open_target: OpenTarget) -> TargetResult:
-    """Read the claims, and if the task searches what lies between them. An error is a part of the result."""
-    result = TargetResult(id=task.id)
+def read_claims(task: TargetTask, open_target: OpenTarget, moved: Callable[[int], None]) -> TargetResult:
+    """Read the claims, and if the task searches what lies between them. An error is a part of the result.
+
+    ``moved`` is called after each piece with the offsets of claims that were read so far, and may raise OutOfTime.
+    """
+    result, done = TargetResult(id=task.id), 0
     digests = {
         number: RECORD_DIGESTS[claim.digest_kind]()
         for number, claim in enumerate(task.claims)
@@ -33,6 +36,8 @@ def read_claims(task: TargetTask, open_target: OpenTarget) -> TargetResult:
                 elif number in digests:
                     for record in reader.content(range_):
                         digests[number].add(*record[1:])
+                    done += range_.span
+                moved(done)
     except ReplicationError as error:
         return TargetResult(id=task.id, error=str(error))
     result.parts = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in digests.items()}

@@ -114,13 +114,13 @@ class _Work:
             left = sorted((task for task in tasks if task.id not in results), key=lambda task: -task.size.offsets)
             if not left or (end.error and not end.retriable):
                 break
-            end = self._submit(left, take)
+            end = self._submit(left, take, shown)
         for task in tasks:
             if task.id not in results:
                 take([task.died(end.error or "Spark returned no result", end.remedy or "audit again")])
         return results
 
-    def _submit(self, tasks: Sequence[Audit], take: Callable[[Sequence[Audited]], None]) -> JobEnd:
+    def _submit(self, tasks: Sequence[Audit], take: Callable[[Sequence[Audited]], None], shown: Shown) -> JobEnd:
         work = AuditJob(common=job(self._run, []), tasks=list(tasks))
         if self._spark is not None:
             try:
@@ -129,7 +129,7 @@ class _Work:
                 return JobEnd(error=error.what, remedy=error.remedy, retriable=False)
         from kafka_replication.spark.worker.audit import Auditor
 
-        auditor = Auditor(work.common)
+        auditor = Auditor(work.common, shown.read)
         for task in tasks:
             take([auditor.work(task)])
         return JobEnd()

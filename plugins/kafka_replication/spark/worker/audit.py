@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from functools import lru_cache
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 from kafka_replication.kafka.audit.partition import Clients, audit_part
 from kafka_replication.kafka.audit.target_partition import read_claims
@@ -12,12 +14,15 @@ from kafka_replication.kafka.preflight import reachability
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime import failpoints, stopping
+from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import AUDITED, AUDITS, JOB, Job
 from kafka_replication.spark.worker.worker import Tools
 from kafka_replication.verification.auditing import Audit, Audited, AuditResult, AuditTask, TargetTask
 from kafka_replication.verification.findings import Findings
 
 log = logging.getLogger(__name__)
+LOG_EVERY = 10.0  # seconds
+Read = Callable[[TargetTask, int], None]
 
 
 def execute(common: bytes, bundle: bytes) -> str:
@@ -33,11 +38,29 @@ def _auditor_of(common: bytes) -> Auditor:
     return Auditor(JOB.validate_json(common))
 
 
-class Auditor:
-    """The audits of one job in this process, one after the other."""
+class LoggedReading:
+    """Logs the progress of target partitions, whose result comes only when they are read."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, replication: str) -> None:
+        self._replication, self._said = replication, time.monotonic()
+
+    def __call__(self, task: TargetTask, done: int) -> None:
+        if time.monotonic() - self._said >= LOG_EVERY:
+            self._said, all_ = time.monotonic(), max(1, task.size.offsets)
+            text = f"audit of {task.where}: {done:,} of {all_:,} offsets read, {100 * done // all_}%"
+            log_event(log, logging.INFO, Event.PROGRESS, "%s: %s", self._replication, text)
+
+
+class Auditor:
+    """The audits of one job in this process, one after the other.
+
+    ``read`` is called while a target partition is read, with its task and the offsets that were read so far. Without
+    it the log has them.
+    """
+
+    def __init__(self, job: Job, read: Read | None = None) -> None:
         self._job, self._tools = job, Tools(job)
+        self._read = read or LoggedReading(job.replication)
         self._failed: dict[PartitionKey, str] = {}
 
     def work(self, task: Audit) -> Audited:
@@ -48,7 +71,7 @@ class Auditor:
         failpoints.reached("W", task.where)
         self._tools.deadline.moved()
         if isinstance(task, TargetTask):
-            return read_claims(task, self._tools.target.standing.reader)
+            return read_claims(task, self._tools.target.standing.reader, partial(self._piece_read, task))
         if error := self._failed.get(task.key):
             return AuditResult(id=task.id, findings=Findings(errors=[error]))
         return self._audit(task)
@@ -75,7 +98,12 @@ class Auditor:
             self._failed[task.key] = result.findings.errors[0]
         return result
 
-    def _moved(self, task: AuditTask) -> None:
+    def _piece_read(self, task: TargetTask, done: int) -> None:
+        self._tools.deadline.moved()  # a piece may be long, and a reader that stands still ends by itself
+        self._moved(task)
+        self._read(task, done)
+
+    def _moved(self, task: Audit) -> None:
         failpoints.reached("AC", task.where)
         self._tools.deadline.check(f"auditing {task.where}")
         self._tools.deadline.moved()
