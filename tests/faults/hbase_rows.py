@@ -76,11 +76,11 @@ def region_busy(trial: Trial) -> None:
     trial.middle(run, most=10)
     side, log = _side(trial), Node(_side(trial).server, MASTER).log
     before = log.stat().st_size
-    side.keep_busy(trial.target_topic, True)
+    side.ground.keep_busy(trial.target_topic, True)
     trial.note("the regions are busy")
     wait_until(lambda: BUSY in since(log, before))
     time.sleep(trial.dice.random() * 3 * STALL)
-    side.keep_busy(trial.target_topic, False)
+    side.ground.keep_busy(trial.target_topic, False)
     trial.note(f"they are not any more; writes were refused {since(log, before).count(BUSY)} times")
     trial.finish(run)
 

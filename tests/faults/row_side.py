@@ -23,9 +23,6 @@ from tests.support.hbase import HBaseGround, definition
 
 LEDGER = "kafka-replication.ledger"
 PAGE = 1_000
-# Settings of a table, and their usual values: how many times the size of a flush a region's memory may have, and at how
-# many files of a store it is not flushed before they are compacted.
-ROOM = {b"hbase.hregion.memstore.block.multiplier": b"4", b"hbase.hstore.blockingStoreFiles": b"16"}
 MASTER, GATEWAY = "master", "thrift"
 Cells = dict[bytes, bytes]
 
@@ -86,14 +83,6 @@ class RowSide:
         """A table, if it exists."""
         if self.ground.exists(topic):
             self.ground.delete(topic)
-
-    def keep_busy(self, topic: str, busy: bool) -> None:
-        """With settings of the table: a region has room for nothing, and its memory is not written to a file."""
-
-        def changed(there: Any) -> None:
-            there.attributes.update({name: b"0" if busy else usual for name, usual in ROOM.items()})
-
-        self.ground.change(topic, changed)
 
     def size(self, topic: str) -> int:
         """Rows; 0 if there is no such table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,6 +138,20 @@ def test_a_table_that_is_disabled_is_waited_for(shop: Shop) -> None:
         report = shop.scene.run()
     assert report.outcome == "done", report.table()
     shop.assert_copied()
+
+
+def test_a_table_that_takes_nothing_for_now_is_not_taken_for_one_without_rights(shop: Shop) -> None:
+    """The question for the right to write has no answer then: a copy waits, so a plan does not refuse it."""
+    topic = shop.scene.topic
+    shop.ready(10)
+    assert shop.scene.run().outcome == "done"
+    shop.ground.keep_busy(topic, True)
+    shop.scene.settings["timeouts"] = {"request": 10}
+    began = time.monotonic()
+    there = shop.scene.bare_run().clusters.target.catalogue.topics([topic])[topic]
+    assert time.monotonic() - began > 9 and there.problem is None
+    shop.ground.keep_busy(topic, False)
+    shop.assert_copied(10)
 
 
 def test_a_table_that_would_hide_what_is_written_is_refused_with_the_command(shop: Shop) -> None:

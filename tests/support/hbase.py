@@ -33,6 +33,10 @@ from stack.hbase_server import HBaseServer
 from stack.ports import LOOPBACK
 from tests.support.journal_ground import JournalGround
 
+# Settings of a table, and their usual values: how many times the size of a flush a region's memory may have, and at how
+# many files of a store it is not flushed before they are compacted.
+ROOM = {b"hbase.hregion.memstore.block.multiplier": b"4", b"hbase.hstore.blockingStoreFiles": b"16"}
+
 
 @cache
 def definition(file: str = "thrift2/hbase.thrift") -> Any:
@@ -123,6 +127,14 @@ class HBaseGround(JournalGround):
     def enable(self, topic: str, enabled: bool) -> None:
         with self.gateway() as client:
             (client.enableTable if enabled else client.disableTable)(_named(topic))
+
+    def keep_busy(self, topic: str, busy: bool) -> None:
+        """With settings of the table: a region has room for nothing, and its memory is not written to a file."""
+
+        def changed(there: Any) -> None:
+            there.attributes.update({name: b"0" if busy else usual for name, usual in ROOM.items()})
+
+        self.change(topic, changed)
 
     def limit(self, topic: str, size: int) -> None:
         self.change(topic, lambda there: there.attributes.update({b"hbase.server.keyvalue.maxsize": b"%d" % size}))
