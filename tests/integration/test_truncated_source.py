@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.kafka.batches.scan import BatchScan
+from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from stack.kafka_cluster import KafkaCluster
@@ -89,3 +92,19 @@ def test_one_whose_last_stable_offset_went_back_is_named(own_source_scene: Scena
     assert report.outcome == "failed" and "the source ends at 0, 101 offsets below the position 101" in (
         only(report).error or ""
     )
+
+
+def test_a_reader_of_batches_is_told_of_all_that_it_passes(scene: Scenario) -> None:
+    """Also of what no reader sees: a log may be cut there, too."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10), linger_ms=500)
+    scene.source.transaction(scene.topic, numbered(5), abort=True)
+    scene.source.produce(scene.topic, numbered(5, 10), linger_ms=500)
+    scan = BatchScan(
+        {"bootstrap.servers": scene.source.bootstrap}, TopicPartition(scene.topic, 0), 30.0, Throttling("", "")
+    )
+    passed = list[tuple[int, int]]()
+    scan.passing = lambda epoch, until: passed.append((epoch, until))
+    with closing(scan):
+        assert sum(batch.count for batch in scan.visible(OffsetRange(0, 21))) == 15
+    assert {15, 16, 21} <= {until for _, until in passed} and {epoch for epoch, _ in passed} == {0}

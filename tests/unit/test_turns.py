@@ -40,6 +40,8 @@ def test_what_no_engine_can_copy_is_refused_and_the_next_record_is_handed_over_a
     found.hand_over(HandOver(5_000, "compacted"))
     found.hand_over(OnlyAsStored(101, "its timestamp is 0"))
     found.hand_over(HandOver(5_000, "compacted"))
+    assert (found.now, found.until, found.hands_over) == (EXACT, 101, False)  # that record alone may be possible
+    found.hand_over(HandOver(5_000, "compacted"))
     assert (found.now, found.until, found.hands_over) == (RECORD, 101, False)
     found.ended(101)  # set aside
     assert (found.now, found.until, found.hands_over) == (RECORD, 5_000, True)

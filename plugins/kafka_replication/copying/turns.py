@@ -59,7 +59,9 @@ class Turns:
             self._fallback_until = None
 
     def hand_over(self, asked: HandOver) -> None:
-        if self._exact_engine is not None:
+        if self._exact_engine is not None and self._exact_until > self._odd_until:
+            self._exact_until = self._odd_until  # this record alone
+        elif self._exact_engine is not None:
             self._refuse()
         elif not isinstance(asked, OnlyAsStored):
             self._fallback_until = asked.until

@@ -57,7 +57,7 @@ def frames(batch: Batch, size: int) -> int:
     record its length, those of key and value, the number of headers, attributes, and what it adds to time and offset
     (https://kafka.apache.org/documentation/#record).
     """
-    time = (batch.max_timestamp - batch.base_timestamp) // 2
+    time = abs(batch.max_timestamp - batch.base_timestamp) // 2
     record = size // max(1, batch.count)
     return batch.count * (3 + 2 * _length(record) + _length(time) + _length(batch.last_offset_delta // 2))
 

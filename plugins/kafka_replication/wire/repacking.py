@@ -95,7 +95,8 @@ def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: 
         end = at + (length >> 1)
         if length & 1 or end > len(data):
             raise ValueError("a record is cut")
-        attributes = data[at : at + 1]
+        if data[at]:  # no producer sets them, and with some of them a client takes another time
+            raise ValueError(f"record {number} has attributes")
         if (time := data[at + 1]) < 0x80:
             at += 2
         else:
@@ -112,7 +113,7 @@ def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: 
             time = (time >> 1 ^ -(time & 1)) + later if given is None else given
             times.append(time)
             head = (
-                attributes
+                b"\0"
                 + (_ENCODED[time] if 0 <= time < _MANY else _encoded(time))
                 + (_ENCODED[new] if new < _MANY else _encoded(new))
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaError
 
@@ -50,6 +50,8 @@ class BatchScan:
         # has a later one. None if it is not known.
         self.leader_epoch: int | None = None
         self._limited, self._contents = limit is not None, Contents()
+        # Is told the leader epoch of each batch that is passed, visible or not, and the offset behind it. May raise.
+        self.passing: Callable[[int, int], None] = lambda epoch, until: None
 
     @property
     def connection(self) -> Connection:
@@ -108,7 +110,9 @@ class BatchScan:
 
     def _pass(self, batch: Batch, until: int) -> None:
         if batch.until > self.position:
-            self.position, self.leader_epoch = min(batch.until, until), batch.leader_epoch
+            behind = min(batch.until, until)
+            self.passing(batch.leader_epoch, behind)
+            self.position, self.leader_epoch = behind, batch.leader_epoch
         if batch.until <= until:
             self._pending.popleft()
 

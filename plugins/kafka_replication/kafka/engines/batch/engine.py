@@ -72,7 +72,9 @@ class BatchReader:
     @cached_property
     def _scan(self) -> BatchScan:
         limit = self._settings.throughput_limit
-        return BatchScan(self._source, self._at, self._settings.stall_timeout, self._throttling, limit)
+        scan = BatchScan(self._source, self._at, self._settings.stall_timeout, self._throttling, limit)
+        scan.passing = self.is_at
+        return scan
 
     @property
     def throttled(self) -> float:
@@ -110,7 +112,12 @@ class BatchReader:
             self._check(first, left, target.largest)
         writer = target.begin()
         packing = Packing(writer, target.largest)
-        self._fill(packing, left, most_records, target.largest)
+        try:
+            self._fill(packing, left, most_records, target.largest)
+        except Malformed:
+            if not packing.count:
+                raise
+            # What comes before it is copied first, and the next chunk begins with it.
         if self._scan.leader_epoch is not None:
             self.is_at(self._scan.leader_epoch, self._scan.position)
         digest = packing.hexdigest()
@@ -144,7 +151,6 @@ class BatchReader:
                 or time.monotonic() > full
             ):
                 return
-            self.is_at(batch.leader_epoch, batch.until)
             packing.add(batch, size)
             self._batches, self._records = self._batches + 1, self._records + batch.count
             self._scan.take(left.until)
@@ -170,7 +176,7 @@ class BatchReader:
         self._check_epoch(self._scan.connection, epoch, position.next_offset)
 
     def is_at(self, epoch: int, until: int) -> None:
-        """Records of this leader epoch come next. Raise HandOver if what was read before is no longer in the log."""
+        """A batch of this leader epoch is passed. Raise HandOver if what was read before is no longer in the log."""
         if self._read is not None and self._read[0] != epoch:
             with connect(self._source, self._at, self._settings.stall_timeout) as leader:
                 self._check_epoch(leader, *self._read)
