@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Deleted, Entry, Gap, Handled, Position, Receipt, Removed, Start, Verified
@@ -97,7 +98,8 @@ class NewestEntries:
         return twin
 
     def __iter__(self) -> Iterator[NewestEntry]:
-        return iter(self._by_key.values())
+        """In the order of the partitions, which is not that of reading, and of each key's first record."""
+        return (self._by_key[place] for place in sorted(self._by_key, key=itemgetter(0)))
 
     def get(self, partition: int, record_key: bytes) -> NewestEntry | None:
         return self._by_key.get((partition, record_key))

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.partition_reader import PartitionReader
+from kafka_replication.kafka.read.partitions_reader import PartitionsReader
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.newest import NewestEntries, NewestEntry
@@ -24,7 +24,7 @@ from kafka_replication.runtime.deadline import Deadline
 ALL = range(LEDGER_PARTITIONS)
 LONGEST_TRANSACTION = 960.0  # seconds: 15 minutes by the brokers' default maximum, plus a sweep
 _CONSUMER = {
-    "fetch.wait.max.ms": 5,  # the wait before each end-of-partition event; 16 times the default 100 ms adds up
+    "fetch.wait.max.ms": 5,  # the wait before the ends of the partitions are told
     "fetch.message.max.bytes": 1 << 20,  # most entries are dropped at once, so only the prefetched ones take memory
     "fetch.max.bytes": 4 << 20,
     "queued.max.messages.kbytes": 4 << 10,
@@ -82,7 +82,7 @@ class TopicReader:
         return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
-        """The committed records in these ranges, partition by partition."""
+        """The committed records in these ranges; those of each partition in their order."""
         return self._read(ranges, clients.consumer, **_CONSUMER)
 
     def read_uncommitted(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
@@ -92,14 +92,12 @@ class TopicReader:
     def _read(
         self, ranges: Mapping[int, OffsetRange], make: Callable[..., Consumer], **settings: Any
     ) -> Iterator[Message]:
-        wanted = {partition: range_ for partition, range_ in sorted(ranges.items()) if range_.span}
+        wanted = {TopicPartition(self.topic, number): range_ for number, range_ in ranges.items() if range_.span}
         if not wanted:
             return
         group = consumer_group(self._replication)
         with borrowed(self._config, group, make, reads=self._topic_id, **settings) as reader:
-            for partition, range_ in wanted.items():
-                at = TopicPartition(self.topic, partition)
-                yield from PartitionReader(reader, at, self.stall).records(range_)
+            yield from PartitionsReader(reader, wanted, self.stall).records()
 
     def _log_foreign(self, newest: NewestEntries) -> None:
         """Only the reader that waits logs them, not another one beside it."""

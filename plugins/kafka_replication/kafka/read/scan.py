@@ -17,6 +17,7 @@ from kafka_replication.model.rights import Operation
 from kafka_replication.sinks.port import Record
 
 BATCH = 5_000
+CLIENT = ("", -1)  # the place of an event about the client itself
 POLL = 0.1  # seconds to wait for a first event
 AGAIN, IDLE_WAIT = 4, 10.0  # events for the same unreadable batch that show that the client stays there; most seconds
 # What is wrong with a batch that cannot be read, by the client's error.
@@ -122,7 +123,7 @@ def wait_until_idle(reader: Consumer, unreadable: Message, arrived: Iterable[Mes
     waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + IDLE_WAIT
     while met < AGAIN and time.monotonic() < until:
         event = waiting.pop() if waiting else reader.poll(POLL)
-        if event is None:
+        if event is None or place_of(event) != place_of(unreadable):
             continue
         if is_unreadable(event):
             met += 1
@@ -147,16 +148,25 @@ def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message
     An event of another partition, from an earlier assignment of this consumer, comes before those of this one, and is
     dropped.
     """
+    events = arrived(reader, at, position)
+    ours = CLIENT, (at.topic, at.partition)
+    first = next((number for number, event in enumerate(events) if place_of(event) in ours), len(events))
+    return events[first:]
+
+
+def arrived(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
+    """The same of any partition. An error of the client is named as one at ``at``."""
     try:
         first = reader.poll(POLL)
         if first is None:
             raise_if_shut_out(reader)
-        if first is None or (first.partition() is not None and _place(first) != (at.topic, at.partition)):
             return []
         return [first, *reader.consume(BATCH, 0)]
     except KafkaException as e:
         raise translate(e.args[0], f"reading {at} at offset {position}", _asked(reader, at)) from e
 
 
-def _place(message: Message) -> tuple[str | None, int | None]:
-    return message.topic(), message.partition()
+def place_of(message: Message) -> tuple[str, int]:
+    """The topic and partition of a record or an event; those of `CLIENT` if it is about the client itself."""
+    topic, partition = message.topic(), message.partition()
+    return CLIENT if topic is None or partition is None else (topic, partition)
