@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -21,14 +20,13 @@ from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking
 from kafka_replication.runs.audit import audit as auditing
-from kafka_replication.runs.audit import progress
+from kafka_replication.runs.audit import parts
 from kafka_replication.runs.audit.choosing import ALL
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.spark.worker import audit as worker
 from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.matching import Kind
 from tests.support import audits as audit
@@ -174,12 +172,12 @@ def test_two_replications_and_a_third_writer_share_a_target_topic(scene: Scenari
 class Intruder(InProcess):
     """Somebody else writes to the target before a job is worked on, and after the target was looked at."""
 
-    def __init__(self, scene: Scenario) -> None:
+    def __init__(self, scene: Scenario, partition: int) -> None:
         super().__init__()
-        self._scene = scene
+        self._scene, self._partition = scene, partition
 
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
-        self._scene.target.produce(self._scene.topic, [Rec(b"foreign", b"between")], 1)
+        self._scene.target.produce(self._scene.topic, [Rec(b"foreign", b"between")], self._partition)
         return super().submit(job, deliver)
 
 
@@ -188,7 +186,7 @@ def test_a_foreign_record_behind_ours_is_refused_and_one_between_ours_is_found_b
     scene.source.create(scene.topic, 3)
     for first in (0, 50):
         fill(scene, 3, 50, first=first)
-        assert scene.run(Intruder(scene) if first else None).outcome == "done"
+        assert scene.run(Intruder(scene, 1) if first else None).outcome == "done"
     found = audit.audit(scene.bare_run())
     assert found.outcome == "differs" and "extra target partition 1" in found.text(), found.text()
     assert sum(partition.counts[Kind.EXTRA] for partition in found.partitions) == 1
@@ -199,28 +197,26 @@ def test_a_foreign_record_behind_ours_is_refused_and_one_between_ours_is_found_b
     assert scene.run().outcome == "failed"
 
 
-def test_an_audit_tells_its_progress_while_it_reads_a_target_partition(
-    scene: Scenario, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("on_spark", [False, True])
+def test_an_audit_reads_a_target_partition_in_parts(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, *, on_spark: bool
 ) -> None:
-    """Several source partitions write to it. In this process it is shown, in a worker it is logged."""
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(progress, "SHOW_EVERY", 0.0)
-    monkeypatch.setattr(worker, "LOG_EVERY", 0.0)
+    """Three source partitions and somebody else write to it. Its progress is that of the parts."""
+    monkeypatch.setattr(parts, "PART_OFFSETS", 40)
     scene.settings |= {"partitioning": "by_key", "copy": {"chunk_records": 20}, "target_topics": {"partitions": 1}}
-    scene.source.create(scene.topic, 2)
-    fill(scene, 2, 60)
-    assert scene.run().outcome == "done"
+    scene.source.create(scene.topic, 3)
+    for first in (0, 50):
+        fill(scene, 3, 50, first=first)
+        assert scene.run(Intruder(scene, 0) if first else None).outcome == "done"
     seen: list[Progress] = []
     run = replace(scene.bare_run("audit"), show=seen.append)
-    assert auditing.audit(run).outcome == "clean"
-    reading = [one for one in seen if (one.ranges, one.ranges_done) == (1, 0)]
-    assert sorted({one.offsets_done for one in reading}) == [20, 40, 60, 80, 100, 120]
-    assert {one.offsets for one in reading} == {120}
-    assert "offsets read" not in caplog.text
-    assert auditing.audit(run, ALL, InProcess(), least=Size()).outcome == "clean"
-    assert (
-        f"{scene.name}: audit of {scene.topic}-0 on the target: 60 of 120 offsets read, 50% [progress]" in caplog.text
-    )
+    found = auditing.audit(run, ALL, InProcess() if on_spark else None, least=Size())
+    reading = [one for one in seen if one.ranges == 1]
+    assert [one.offsets_done for one in reading] == sorted({one.offsets_done for one in reading}) and len(reading) > 5
+    assert [one.ranges_done for one in reading] == [0] * (len(reading) - 1) + [1]
+    assert (found.outcome, found.text().count("extra target partition 0")) == ("differs", 1), found.text()
+    counts = [(kind, count) for one in found.partitions for kind, count in one.counts.items() if count]
+    assert counts == [(Kind.EXTRA, 1)]
 
 
 def test_copies_that_are_gone(scene: Scenario) -> None:

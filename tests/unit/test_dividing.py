@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_replication.kafka.audit.target_partition import pieces
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs.audit.dividing import PART_BYTES, PART_OFFSETS, parts
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.runs.audit import parts as parts_of_audit
+from kafka_replication.runs.audit.parts import PART_BYTES, PART_OFFSETS, parts
+from kafka_replication.runs.audit.target_reading import Named, divided
 from kafka_replication.spark.jobs import AUDITED
 from kafka_replication.verification.auditing import AuditResult, Size
 from kafka_replication.verification.findings import LISTED, Findings, Stretch
@@ -100,3 +104,29 @@ def test_no_more_differences_are_listed_of_all_parts_than_of_one() -> None:
         part.differ(Difference(Kind.EXTRA, None, first + n) for n in range(LISTED - 1))
         whole.add(part)
     assert (len(whole.single), whole.unlisted, whole.counts[Kind.EXTRA]) == (LISTED, LISTED - 2, 2 * LISTED - 2)
+
+
+@given(st.lists(st.integers(0, 6), max_size=40), st.integers(1, 12), st.integers(0, 12), st.integers(0, 12))
+def test_a_target_partition_is_read_in_parts_each_claim_and_each_offset_between_once(
+    owners: list[int], most: int, before: int, behind: int
+) -> None:
+    """Each offset belongs to one of six chunks, which lie between each other, or to nobody."""
+    log = OffsetRange(min(before, len(owners)), len(owners) + behind)
+    own = {
+        owner: Coverage.of(OffsetRange(n, n + 1) for n, one in enumerate(owners) if one == owner) for owner in owners
+    }
+    chunk = receipt(0, 1, (0, 1))
+    here = [Named((KEY, 1, owner, 0), offsets, chunk) for owner, offsets in own.items() if owner]
+    with mock.patch.object(parts_of_audit, "PART_OFFSETS", most):
+        found = list(divided(here, log))
+    wanted = [[one for one in some if one.receipt] for some, _ in found]
+    assert sorted(one.name for some in wanted for one in some) == sorted(one.name for one in here)
+    assert all(len(some) == 1 or sum(one.offsets.span for one in some) <= most for some in wanted if some)
+    between = [
+        offset
+        for some, window in found
+        for number, range_ in pieces([one.claim for one in some], log)
+        if number is None and (searched := range_.intersection(window))
+        for offset in range(searched.from_, searched.until)
+    ]
+    assert between == [n for n in range(log.from_, log.until) if n >= len(owners) or not owners[n]]

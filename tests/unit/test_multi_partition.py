@@ -178,7 +178,8 @@ def claim(*pairs: tuple[int, int]) -> Claim:
 
 
 def searching(at: TopicPartition, *, searches: bool) -> TargetTask:
-    return TargetTask(id=7, at=at, log=OffsetRange(0, 20), claims=(claim((0, 2)),), searches=searches)
+    log = OffsetRange(0, 20)
+    return TargetTask(id=7, at=at, log=log, claims=(claim((0, 2)),), searched=log if searches else None)
 
 
 def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> None:
@@ -200,7 +201,8 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     read, log = TargetReading(), cast("Any", Log([0, 1, 5, 11, 15]))
     for number, searches in enumerate([True, False]):
         at = TopicPartition("orders", number)
-        read.take(at, target_partition.read_claims(searching(at, searches=searches), lambda at: log, lambda done: None))
+        task = searching(at, searches=searches)
+        read.take(task, target_partition.read_claims(task, lambda at: log, lambda: None))
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
@@ -211,13 +213,13 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
 
 
 def test_a_reading_that_is_out_of_time_ends_with_that_error_and_calls_nothing_equal() -> None:
-    def over(done: int) -> None:
-        raise out_of_time(f"{done} offsets are read")
+    def over() -> None:
+        raise out_of_time("one piece is read")
 
     wanted, log = (Claim(covered((3, 5)), "xxh3_128/1"),), OffsetRange(0, 3)
     task = replace(searching(TopicPartition("orders", 0), searches=False), claims=wanted, log=log)
     result = target_partition.read_claims(task, lambda at: cast("Any", Log([0, 1])), over)
-    assert result.error is not None and "0 offsets are read: the run's time" in result.error
+    assert result.error is not None and "one piece is read: the run's time" in result.error
     assert not result.parts
 
 

@@ -104,15 +104,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTask:
-    """Read what chunks of many source partitions have in one target partition. If it ``searches``, what lies between
-    them is extra.
+    """Read what chunks of many source partitions have in a part of one target partition. What lies between the claims
+    in what is ``searched`` is extra.
     """
 
     id: int
     at: TopicPartition
     log: OffsetRange
-    claims: tuple[Claim, ...]
-    searches: bool
+    claims: tuple[Claim, ...]  # all that reach into what is searched, and perhaps further ones
+    searched: OffsetRange | None = None
     size: Size = field(default_factory=Size)
 
     @property

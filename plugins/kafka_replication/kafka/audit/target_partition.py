@@ -1,4 +1,4 @@
-"""Reads one target partition for all source partitions that write there, in the order of its offsets, once."""
+"""Reads a part of a target partition for all source partitions that write there, in the order of its offsets, once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kafka_replication.verification.verify import PartDigest
 OpenTarget = Callable[[TopicPartition], AbstractContextManager[RecordReader]]
 
 
-def read_claims(task: TargetTask, open_target: OpenTarget, moved: Callable[[int], None]) -> TargetResult:
-    """Read the claims, and if the task searches what lies between them. An error is a part of the result.
+def read_claims(task: TargetTask, open_target: OpenTarget, moved: Callable[[], None]) -> TargetResult:
+    """Read the claims, and what lies between them where the task searches. An error is a part of the result.
 
-    ``moved`` is called after each piece with the offsets of claims that were read so far, and may raise OutOfTime.
+    ``moved`` is called after each piece, and may raise OutOfTime.
     """
-    result, done = TargetResult(id=task.id), 0
+    result = TargetResult(id=task.id)
     digests = {
         number: RECORD_DIGESTS[claim.digest_kind]()
         for number, claim in enumerate(task.claims)
@@ -31,13 +31,12 @@ def read_claims(task: TargetTask, open_target: OpenTarget, moved: Callable[[int]
     try:
         with open_target(task.at) as reader:
             for number, range_ in pieces(task.claims, task.log):
-                if number is None and task.searches:
-                    _add_extra(result, task.at, reader.seen(range_))
-                elif number in digests:
+                if number in digests:
                     for record in reader.content(range_):
                         digests[number].add(*record[1:])
-                    done += range_.span
-                moved(done)
+                elif number is None and task.searched and (between := range_.intersection(task.searched)):
+                    _add_extra(result, task.at, reader.seen(between))
+                moved()
     except ReplicationError as error:
         return TargetResult(id=task.id, error=str(error))
     result.parts = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in digests.items()}

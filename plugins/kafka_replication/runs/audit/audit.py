@@ -65,11 +65,11 @@ def audit(
     work = _Work(run, spark if is_large else None)
 
     reading = plan_reading(run.replication, sides, chosen, request)
-    read = work.do(list(reading.tasks.values()), "target partitions")
-    for at, task in reading.tasks.items():
+    read = work.do(reading.tasks, "target partitions")
+    for task in reading.tasks:
         result = read[task.id]
         assert isinstance(result, TargetResult)
-        reading.take(at, result)
+        reading.take(task, result)
 
     divider = Divider(replication=run.replication, sides=sides, request=request, reading=reading)
     for one in chosen:
@@ -114,13 +114,13 @@ class _Work:
             left = sorted((task for task in tasks if task.id not in results), key=lambda task: -task.size.offsets)
             if not left or (end.error and not end.retriable):
                 break
-            end = self._submit(left, take, shown)
+            end = self._submit(left, take)
         for task in tasks:
             if task.id not in results:
                 take([task.died(end.error or "Spark returned no result", end.remedy or "audit again")])
         return results
 
-    def _submit(self, tasks: Sequence[Audit], take: Callable[[Sequence[Audited]], None], shown: Shown) -> JobEnd:
+    def _submit(self, tasks: Sequence[Audit], take: Callable[[Sequence[Audited]], None]) -> JobEnd:
         work = AuditJob(common=job(self._run, []), tasks=list(tasks))
         if self._spark is not None:
             try:
@@ -129,7 +129,7 @@ class _Work:
                 return JobEnd(error=error.what, remedy=error.remedy, retriable=False)
         from kafka_replication.spark.worker.audit import Auditor
 
-        auditor = Auditor(work.common, shown.read)
+        auditor = Auditor(work.common)
         for task in tasks:
             take([auditor.work(task)])
         return JobEnd()

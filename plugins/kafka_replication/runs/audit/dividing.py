@@ -1,14 +1,9 @@
-"""Divides what is audited of a partition into tasks. Pure.
-
-A task is at most so large that its result comes within seconds: the progress is seen, a worker that dies has lost
-little, and a partition is audited by many workers at a time.
-"""
+"""Divides what is audited of a partition into tasks. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Handled, Proof, Receipt
@@ -17,16 +12,13 @@ from kafka_replication.ledger.receipts import window_start
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.runs.audit.choosing import AuditRequest, Chosen
+from kafka_replication.runs.audit.parts import parts
 from kafka_replication.runs.audit.set_aside import find_doubled, to_compare, to_find_in_quarantine
 from kafka_replication.runs.audit.sides import Sides, gone
 from kafka_replication.runs.audit.target_reading import TargetReading, name_of
 from kafka_replication.verification.auditing import AuditTask, Deliveries, Size, SpreadChunk
 from kafka_replication.verification.chunks import Unit, area_of, claimed, units
 from kafka_replication.verification.verify import PartDigest
-
-PART_OFFSETS = 500_000
-PART_BYTES = 128 << 20
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +146,7 @@ class Divider:
         position, existing = chosen.position, self.replication.on_existing_target
         if self.request.sample is not None or self.replication.placing.shared:
             return None  # nothing is asked of the rest, or others may write there
-        if self.reading.searches(chosen.key.target) or position.spread:
+        if chosen.key.target in self.reading.searched or position.spread:
             return None  # it was read whole already
         complete = self.request.is_complete
         if complete and existing == "refuse" and position.generation == 1:
@@ -178,17 +170,3 @@ def _size(unit: Unit) -> Size:
 
 def _total(receipts: Iterable[Receipt]) -> Size:
     return sum(map(Size.of, receipts), Size())
-
-
-def parts(work: Iterable[T], size_of: Callable[[T], Size]) -> Iterator[list[T]]:
-    """The work in parts, each as large as a task may be, or one chunk."""
-    some, size = list[T](), Size()
-    for one in work:
-        larger = size + size_of(one)
-        if some and (max(larger.records, larger.offsets) > PART_OFFSETS or larger.bytes > PART_BYTES):
-            yield some
-            some, larger = [], size_of(one)
-        some.append(one)
-        size = larger
-    if some:
-        yield some

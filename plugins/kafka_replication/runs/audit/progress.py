@@ -1,4 +1,4 @@
-"""Shows the progress of an audit, each time that results come, and while this process reads a target partition."""
+"""Shows the progress of an audit, each time that results come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from kafka_replication.verification.auditing import Audit, Size
 
 log = logging.getLogger(__name__)
 LOG_EVERY = 10.0  # seconds
-SHOW_EVERY = 1.0  # seconds, while no result comes
 
 
 class Shown:
@@ -26,15 +25,9 @@ class Shown:
         self._left = Counter(task.partition for task in tasks)
         self._partitions = len(self._left)
         self._offsets = sum(map(_weight, tasks))
-        self._done, self._weight, self._begun = Size(), 0, 0
+        self._done, self._weight = Size(), 0
         self._pace = Speed(time.monotonic(), 0)
-        self._said = self._shown = time.monotonic()
-
-    def read(self, task: Audit, done: int) -> None:
-        """So many offsets of the task at work are read. Its result is still to come."""
-        self._begun = min(done, _weight(task))
-        if time.monotonic() - self._shown >= SHOW_EVERY:
-            self._show()
+        self._said = time.monotonic()
 
     def done(self, ids: Iterable[int]) -> None:
         """These tasks have a result."""
@@ -42,16 +35,15 @@ class Shown:
             self._left -= Counter([task.partition])
             self._done += task.size
             self._weight += _weight(task)
-        self._begun = 0
         self._show()
 
     def _show(self) -> None:
-        self._shown = moment = time.monotonic()
+        moment = time.monotonic()
         counts = Counts(
             ranges=self._partitions,
             ranges_done=self._partitions - len(self._left),
             offsets=self._offsets,
-            offsets_done=self._weight + self._begun,
+            offsets_done=self._weight,
         )
         progress = self._pace.progress(moment, counts, self._done.records, self._done.bytes)
         if self._run.show is not None:

@@ -5,16 +5,18 @@ Each of them is read once for all source partitions. Here is decided what is rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, TopicPartition, readable
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition, readable
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.choosing import AuditRequest, Chosen
+from kafka_replication.runs.audit.parts import parts
 from kafka_replication.runs.audit.sides import Sides, gone
 from kafka_replication.verification.auditing import Claim, Size, TargetResult, TargetTask
 from kafka_replication.verification.matching import Kind
@@ -39,28 +41,37 @@ class Named:
     def claim(self) -> Claim:
         return Claim(self.offsets, self.receipt.digest_kind if self.receipt else None)
 
+    @property
+    def first(self) -> int:
+        return self.offsets.ranges[0].from_
+
+    @property
+    def size(self) -> Size:
+        """The size of reading it."""
+        if self.receipt is None:
+            return Size()
+        mean = self.receipt.bytes // max(1, self.receipt.count)
+        return Size(offsets=self.offsets.span, bytes=self.offsets.span * mean)
+
 
 @dataclass(slots=True, kw_only=True)
 class TargetReading:
-    """The tasks, by target partition, and then what they found."""
+    """The tasks, each for a part of a target partition, and then what they found."""
 
-    tasks: dict[TopicPartition, TargetTask] = field(default_factory=dict)
-    named: dict[TopicPartition, Sequence[Named]] = field(default_factory=dict)
+    tasks: list[TargetTask] = field(default_factory=list)
+    named: dict[int, Sequence[Named]] = field(default_factory=dict)  # those of a task's claims, by its id
+    searched: set[TopicPartition] = field(default_factory=set)  # also what lies between the claims is looked at
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     not_searched: set[str] = field(default_factory=set)  # target topics with records of receipts that have expired
     parts: dict[Name, PartDigest] = field(default_factory=dict)
-    found: dict[TopicPartition, TargetResult] = field(default_factory=dict)
+    found: list[tuple[TopicPartition, TargetResult]] = field(default_factory=list)
 
-    def searches(self, at: TopicPartition) -> bool:
-        """True if what lies between the claims there is looked at, too."""
-        return at in self.tasks and self.tasks[at].searches
-
-    def take(self, at: TopicPartition, result: TargetResult) -> None:
+    def take(self, task: TargetTask, result: TargetResult) -> None:
         if result.error is not None:
-            self.failed[at] = result.error
+            self.failed[task.at] = result.error
             return
-        self.found[at] = result
-        self.parts |= {self.named[at][number].name: part for number, part in result.parts.items()}
+        self.found.append((task.at, result))
+        self.parts |= {self.named[task.id][number].name: part for number, part in result.parts.items()}
 
     def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
         """Add the records of nobody that are reported with this partition: those in the target partition of its number,
@@ -69,7 +80,7 @@ class TargetReading:
         key = result.key
         numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}
         first = key.source.partition == min(numbers)
-        for at, found in self.found.items():
+        for at, found in self.found:
             own = at.partition == key.source.partition or (first and at.partition not in numbers)
             if at.topic == key.target_topic and own:
                 result.differ(found.extra)
@@ -94,21 +105,41 @@ def plan_reading(
             reading.failed[at] = str(sides.failures.get(at) or gone(at))
             continue
         if replication.on_existing_target == "append" or sides.was_reset(at.topic):
-            current = (one.offsets.ranges[0].from_ for one in here if sides.is_current(*one.name[:2]))
+            current = (one.first for one in here if sides.is_current(*one.name[:2]))
             log = readable(max(min(current, default=log.until), log.from_), log.until)
         searches = whole and at.topic not in reading.not_searched
         if not searches and not any(one.receipt for one in here):
             continue
-        reading.named[at] = here
-        reading.tasks[at] = TargetTask(
-            id=len(reading.tasks),
-            at=at,
-            log=log,
-            claims=tuple(one.claim for one in here),
-            searches=searches,
-            size=Size(offsets=sum(one.offsets.span for one in here if one.receipt or searches)),
-        )
+        reading.searched |= {at} if searches else set()
+        for some, window in divided(here, log):
+            if searches or any(one.receipt for one in some):
+                number = len(reading.tasks)
+                reading.named[number] = some
+                reading.tasks.append(
+                    TargetTask(
+                        id=number,
+                        at=at,
+                        log=log,
+                        claims=tuple(one.claim for one in some),
+                        searched=window if searches else None,
+                        size=sum((one.size for one in some), Size()),
+                    )
+                )
     return reading
+
+
+def divided(here: Sequence[Named], log: OffsetRange) -> Iterator[tuple[list[Named], OffsetRange]]:
+    """The claims on one partition in parts, each as large as a task may be, with the window of the log that each part
+    covers: from its first claim to that of the next one. Earlier claims that reach into a window come with it, their
+    digest unwanted there.
+    """
+    groups = list(parts(sorted(here, key=lambda one: one.first), lambda one: one.size)) or [[]]
+    between = (min(max(log.from_, some[0].first), log.until) for some in groups[1:])
+    earlier = list[Named]()
+    for some, (from_, until) in zip(groups, pairwise([log.from_, *between, log.until]), strict=True):
+        earlier = [one for one in earlier if one.offsets.ranges[-1].until > from_]
+        yield [*some, *(replace(one, receipt=None) for one in earlier)], OffsetRange(from_, until)
+        earlier += some
 
 
 def _named(sides: Sides, chosen: Sequence[Chosen]) -> Mapping[TopicPartition, Sequence[Named]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
-from collections.abc import Callable
 from functools import lru_cache, partial
 
 from kafka_replication.kafka.audit.partition import Clients, audit_part
@@ -13,16 +11,14 @@ from kafka_replication.kafka.audit.target_partition import read_claims
 from kafka_replication.kafka.preflight import reachability
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints, stopping
-from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import AUDITED, AUDITS, JOB, Job
 from kafka_replication.spark.worker.worker import Tools
-from kafka_replication.verification.auditing import Audit, Audited, AuditResult, AuditTask, TargetTask
+from kafka_replication.verification.auditing import Audit, Audited, AuditResult, AuditTask, TargetResult, TargetTask
 from kafka_replication.verification.findings import Findings
 
 log = logging.getLogger(__name__)
-LOG_EVERY = 10.0  # seconds
-Read = Callable[[TargetTask, int], None]
 
 
 def execute(common: bytes, bundle: bytes) -> str:
@@ -38,30 +34,12 @@ def _auditor_of(common: bytes) -> Auditor:
     return Auditor(JOB.validate_json(common))
 
 
-class LoggedReading:
-    """Logs the progress of target partitions, whose result comes only when they are read."""
-
-    def __init__(self, replication: str) -> None:
-        self._replication, self._said = replication, time.monotonic()
-
-    def __call__(self, task: TargetTask, done: int) -> None:
-        if time.monotonic() - self._said >= LOG_EVERY:
-            self._said, all_ = time.monotonic(), max(1, task.size.offsets)
-            text = f"audit of {task.where}: {done:,} of {all_:,} offsets read, {100 * done // all_}%"
-            log_event(log, logging.INFO, Event.PROGRESS, "%s: %s", self._replication, text)
-
-
 class Auditor:
-    """The audits of one job in this process, one after the other.
+    """The audits of one job in this process, one after the other."""
 
-    ``read`` is called while a target partition is read, with its task and the offsets that were read so far. Without
-    it the log has them.
-    """
-
-    def __init__(self, job: Job, read: Read | None = None) -> None:
+    def __init__(self, job: Job) -> None:
         self._job, self._tools = job, Tools(job)
-        self._read = read or LoggedReading(job.replication)
-        self._failed: dict[PartitionKey, str] = {}
+        self._failed: dict[PartitionKey | TopicPartition, str] = {}
 
     def work(self, task: Audit) -> Audited:
         """The result. An error, also one of a transform's code that is missing here, is a part of it.
@@ -70,11 +48,18 @@ class Auditor:
         """
         failpoints.reached("W", task.where)
         self._tools.deadline.moved()
+        error = self._failed.get(task.partition)
         if isinstance(task, TargetTask):
-            return read_claims(task, self._tools.target.standing.reader, partial(self._piece_read, task))
-        if error := self._failed.get(task.key):
+            return TargetResult(id=task.id, error=error) if error else self._read(task)
+        if error:
             return AuditResult(id=task.id, findings=Findings(errors=[error]))
         return self._audit(task)
+
+    def _read(self, task: TargetTask) -> TargetResult:
+        result = read_claims(task, self._tools.target.standing.reader, partial(self._moved, task))
+        if result.error is not None:
+            self._failed[task.partition] = result.error
+        return result
 
     def _audit(self, task: AuditTask) -> AuditResult:
         tools, job = self._tools, self._job
@@ -97,11 +82,6 @@ class Auditor:
         if result.findings.errors:
             self._failed[task.key] = result.findings.errors[0]
         return result
-
-    def _piece_read(self, task: TargetTask, done: int) -> None:
-        self._tools.deadline.moved()  # a piece may be long, and a reader that stands still ends by itself
-        self._moved(task)
-        self._read(task, done)
 
     def _moved(self, task: Audit) -> None:
         failpoints.reached("AC", task.where)
