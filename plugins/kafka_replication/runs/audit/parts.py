@@ -1,4 +1,4 @@
-"""How much work of an audit is one task. Pure.
+"""The size of one task of an audit. Pure.
 
 A task is at most so large that its result comes within seconds: the progress is seen, a worker that dies has lost
 little, and a partition is audited by many workers at a time.
