@@ -33,6 +33,7 @@ from tests.support import audits as audit
 from tests.support.checker import Record, read
 from tests.support.children import end_of, run_process
 from tests.support.jobs import InProcess
+from tests.support.raw_produce import RawRecord, produce_batch
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 BASE = 1_700_000_000_000
@@ -217,6 +218,22 @@ def test_an_audit_reads_a_target_partition_in_parts(
     assert (found.outcome, found.text().count("extra target partition 0")) == ("differs", 1), found.text()
     counts = [(kind, count) for one in found.partitions for kind, count in one.counts.items() if count]
     assert counts == [(Kind.EXTRA, 1)]
+
+
+@pytest.mark.parametrize("how", [{}, {"partitioning": "by_key", "target_topics": {"partitions": 2}}])
+def test_a_foreign_record_that_no_client_of_ours_decodes_is_found(scene: Scenario, how: dict[str, Any]) -> None:
+    """Its header name is not UTF-8. The audit goes on, also in the other partition."""
+    scene.settings |= how
+    scene.source.create(scene.topic, 2)
+    fill(scene, 2, 50)
+    assert scene.run().outcome == "done"
+    produce_batch(
+        scene.target.bootstrap, scene.topic, 1, [RawRecord(b"x", b"v", ((b"a\xff", b"1"),), 1_700_000_000_000)]
+    )
+    found = auditing.audit(scene.bare_run())
+    assert found.outcome == "differs", found.text()
+    assert [one.counts[Kind.EXTRA] for one in found.partitions] == [0, 1]
+    assert not any(one.errors for one in found.partitions)
 
 
 def test_copies_that_are_gone(scene: Scenario) -> None:

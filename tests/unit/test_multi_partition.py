@@ -34,7 +34,7 @@ from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.target_reading import TargetReading
 from kafka_replication.runtime.deadline import out_of_time
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.auditing import Claim, TargetTask
+from kafka_replication.verification.auditing import Claim, TargetResult, TargetTask
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.matching import Kind, Seen
 
@@ -210,6 +210,20 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     told = [str(stretch) for result in results for stretch in result.stretches]
     assert told == [f"extra target partition 0 [{n}, {n + 1}): 1 record" for n in (5, 11)]
     assert [(result.counts[Kind.EXTRA], result.unlisted) for result in results] == [(3, 1), (0, 0)]
+
+
+def test_where_records_of_nobody_could_not_be_looked_for_the_audit_failed() -> None:
+    """Also in a target partition where nothing of ours lies: it is reported with the first source partition."""
+    read, keys = TargetReading(), [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
+    searched, other = TopicPartition("orders", 2), TopicPartition("orders", 1)
+    read.searched.add(searched)
+    for at in (searched, other):
+        task = searching(at, searches=at == searched)
+        read.take(task, TargetResult(id=task.id, error=f"{at}: nothing arrived"))
+    results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in keys]
+    for result in results:
+        read.report_extra(result, keys)
+    assert [result.errors for result in results] == [["orders-2: nothing arrived"], []]
 
 
 def test_a_reading_that_is_out_of_time_ends_with_that_error_and_calls_nothing_equal() -> None:

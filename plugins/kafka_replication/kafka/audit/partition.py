@@ -13,6 +13,7 @@ from kafka_replication.copying.pipeline import Pipeline, change_of
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.audit.deliveries import DeliveryAudit
 from kafka_replication.kafka.audit.spread import SpreadAudit, copied
+from kafka_replication.kafka.audit.target_partition import told
 from kafka_replication.kafka.read.cursor import Change, Cursor
 from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
 from kafka_replication.model.errors import ReplicationError
@@ -49,8 +50,8 @@ def audit_part(task: AuditTask, clients: Clients) -> Findings:
     try:
         with part.opened:
             part.all()
-    except ReplicationError as error:
-        part.result.fail(str(error))
+    except (ReplicationError, SystemError) as error:
+        part.result.fail(told(error, task.where))
     return part.result
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime import stopping
 from kafka_replication.targets.port import RecordReader
 from kafka_replication.verification.auditing import Claim, TargetResult, TargetTask
 from kafka_replication.verification.digests import RECORD_DIGESTS
@@ -37,10 +38,19 @@ def read_claims(task: TargetTask, open_target: OpenTarget, moved: Callable[[], N
                 elif number is None and task.searched and (between := range_.intersection(task.searched)):
                     _add_extra(result, task.at, reader.seen(between))
                 moved()
-    except ReplicationError as error:
-        return TargetResult(id=task.id, error=str(error))
+    except (ReplicationError, SystemError) as error:
+        return TargetResult(id=task.id, error=told(error, task.where))
     result.parts = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in digests.items()}
     return result
+
+
+def told(error: ReplicationError | SystemError, where: str) -> str:
+    """The text of an error that ends the reading of a part. SystemError: a record that the client cannot decode."""
+    if isinstance(error, ReplicationError):
+        return str(error)
+    stopping.raise_again(error)
+    what = f"{where}: a record cannot be decoded, so its chunk was not compared: {error}"
+    return str(Refused(what, "find it with another client (is a header name not UTF-8?), and who wrote it"))
 
 
 def _add_extra(result: TargetResult, at: TopicPartition, found: Iterable[Seen]) -> None:

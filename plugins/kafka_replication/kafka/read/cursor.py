@@ -82,13 +82,22 @@ class Cursor:
                 yield record_of(message)
 
     def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
-        """The records in ``wanted``. Each is also added to ``total``; to a digest of batches, those that are there."""
+        """The records in ``wanted``. Each is also added to ``total``; to a digest of batches, those that are there.
+
+        One that the client cannot decode has a digest that no record has; with a ``total`` it raises SystemError.
+        """
         if isinstance(total, BatchDigest):
             self._add_batches(wanted, total)
             total = None
         for message in self.read(wanted):
             self.records += 1
-            offset, *fields = record_of(message)
+            try:
+                offset, *fields = record_of(message)
+            except SystemError:
+                if total is not None:
+                    raise
+                yield Seen(offset_of(message), b"")
+                continue
             if total is not None:
                 total.add(*fields)
             yield Seen(offset, record_digest(*fields))

@@ -50,8 +50,8 @@ class Named:
         """The size of reading it."""
         if self.receipt is None:
             return Size()
-        mean = self.receipt.bytes // max(1, self.receipt.count)
-        return Size(offsets=self.offsets.span, bytes=self.offsets.span * mean)
+        span, mean = self.offsets.span, self.receipt.bytes // max(1, self.receipt.count)
+        return Size(offsets=span, records=span, bytes=span * mean)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class TargetReading:
 
     tasks: list[TargetTask] = field(default_factory=list)
     named: dict[int, Sequence[Named]] = field(default_factory=dict)  # those of a task's claims, by its id
-    searched: set[TopicPartition] = field(default_factory=set)  # also what lies between the claims is looked at
+    searched: set[TopicPartition] = field(default_factory=set)  # also what lies between the claims is to be looked at
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     not_searched: set[str] = field(default_factory=set)  # target topics with records of receipts that have expired
     parts: dict[Name, PartDigest] = field(default_factory=dict)
@@ -74,18 +74,24 @@ class TargetReading:
         self.parts |= {self.named[task.id][number].name: part for number, part in result.parts.items()}
 
     def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
-        """Add the records of nobody that are reported with this partition: those in the target partition of its number,
-        and with the first of ``keys`` those in further ones.
+        """Add the records of nobody that are reported with this partition, or why they could not be looked for: those
+        in the target partition of its number, and with the first of ``keys`` those in further ones.
         """
         key = result.key
         numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}
         first = key.source.partition == min(numbers)
-        for at, found in self.found:
+
+        def is_own(at: TopicPartition) -> bool:
             own = at.partition == key.source.partition or (first and at.partition not in numbers)
-            if at.topic == key.target_topic and own:
+            return own and at.topic == key.target_topic
+
+        for at, found in self.found:
+            if is_own(at):
                 result.differ(found.extra)
                 result.counts[Kind.EXTRA] += found.further
                 result.unlisted += found.further
+        for at in sorted(filter(is_own, self.searched & self.failed.keys())):
+            result.fail(self.failed[at])
 
 
 def plan_reading(
@@ -101,16 +107,16 @@ def plan_reading(
     if whole:
         reading.not_searched |= {one.key.target_topic for one in chosen if sides.receipts.incomplete(one.key)}
     for at, here in sorted(named.items()):
+        searches = whole and at.topic not in reading.not_searched
+        reading.searched |= {at} if searches else set()
         if (log := sides.log(at)) is None:
             reading.failed[at] = str(sides.failures.get(at) or gone(at))
             continue
         if replication.on_existing_target == "append" or sides.was_reset(at.topic):
             current = (one.first for one in here if sides.is_current(*one.name[:2]))
             log = readable(max(min(current, default=log.until), log.from_), log.until)
-        searches = whole and at.topic not in reading.not_searched
         if not searches and not any(one.receipt for one in here):
             continue
-        reading.searched |= {at} if searches else set()
         for some, window in divided(here, log):
             if searches or any(one.receipt for one in some):
                 number = len(reading.tasks)

@@ -56,7 +56,7 @@ class Auditor:
         return self._audit(task)
 
     def _read(self, task: TargetTask) -> TargetResult:
-        result = read_claims(task, self._tools.target.standing.reader, partial(self._moved, task))
+        result = read_claims(task, self._tools.target.standing.reader, partial(self._piece_read, task))
         if result.error is not None:
             self._failed[task.partition] = result.error
         return result
@@ -82,6 +82,10 @@ class Auditor:
         if result.findings.errors:
             self._failed[task.key] = result.findings.errors[0]
         return result
+
+    def _piece_read(self, task: TargetTask) -> None:
+        self._tools.deadline.moved()  # a piece may be long, and a reader that stands still ends by itself
+        self._moved(task)
 
     def _moved(self, task: Audit) -> None:
         failpoints.reached("AC", task.where)
