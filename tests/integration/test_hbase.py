@@ -117,6 +117,20 @@ def test_a_server_that_is_killed_in_the_middle_and_comes_back(shop: Shop, which:
     assert shop.scene.watermark() == COUNT
 
 
+@pytest.mark.parametrize("shape", ["records", "latest"])
+def test_large_records_behind_many_small_ones_do_not_fill_the_memory_of_the_gateway(shop: Shop, shape: str) -> None:
+    """All in one chunk, of which the gateway could not hold the half: reading back asks for as much as it can hold."""
+    shop.scene.settings["copy"] |= {"chunk_records": 10_000, "chunk_bytes": 1 << 30}
+    shop.scene.settings["target"] |= {"shape": shape}
+    topic, large = shop.scene.topic, b"x" * 900_000
+    shop.scene.source.create(topic)
+    shop.scene.source.produce(topic, numbered(2_500))
+    shop.scene.source.produce(topic, [Rec(b"large %d" % number, large) for number in range(200)])
+    report = shop.scene.run()
+    assert report.outcome == "done" and only(report).digest_ok, report.table()
+    assert all(partition.outcome == "clean" for partition in audit(shop.scene.bare_run()).partitions)
+
+
 def test_a_table_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
     shop.ready()
     with once(WORKER, committed, lambda: shop.ground.delete(shop.scene.topic)):

@@ -13,6 +13,7 @@ MAPPING: dict[str, Any] = {
         "lenient": {"type": "integer", "ignore_malformed": True},
         "customer": {"properties": {"age": {"type": "integer"}}},
         "strict": {"dynamic": "strict", "properties": {"known": {"type": "keyword"}}},
+        "stored": {"type": "object", "enabled": False, "dynamic": "strict"},
         "lines": {"type": "nested", "properties": {"amount": {"type": "double"}}},
     }
 }
@@ -23,6 +24,8 @@ FITTING: list[dict[str, Any]] = [
     {"n": [1, 2, "3"], "lines": [{"amount": 1.5}, {"amount": "2"}]},
     {"strict": {"known": "x"}},
     {"n": ""},
+    {"stored": {"any": [1, "many"]}},
+    {"stored": "no object"},
 ]
 CONFLICTING: list[tuple[dict[str, Any], str]] = [
     ({"n": "many"}, "field n is of type long"),

@@ -25,7 +25,7 @@ from kafka_replication.hbase.rows import (
     origin_of,
     stamp,
 )
-from kafka_replication.hbase.scans import FIRST_PAGE, LONGEST_PAGE, PAGE_BYTES, Scans
+from kafka_replication.hbase.scans import LONGEST_PAGE, Scans
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.journal import JournalLedger
@@ -80,12 +80,12 @@ class KeyedRows:
 
     def _read(self, rows: Iterator[bytes], *names: bytes) -> Iterator[tuple[bytes, Cells]]:
         """The cells of each of these rows, all or those with these names; none where there is no row."""
-        size = FIRST_PAGE
-        while some := list(islice(rows, size)):
-            found = self._scans.gets(some, *names)
-            yield from ((row, found.get(row, {})) for row in some)
-            read = sum(len(content) for cells in found.values() for content in cells.values()) or 1
-            size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // read))
+        while some := list(islice(rows, LONGEST_PAGE)):
+            there = set[bytes]()
+            for found in [self._scans.gets(some, *names)] if names else self._scans.large_gets(some):
+                there |= found.keys()
+                yield from found.items()
+            yield from ((row, {}) for row in some if row not in there)
 
 
 def _times(begin: int, end: int) -> Any:

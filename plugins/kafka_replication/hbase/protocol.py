@@ -19,7 +19,9 @@ struct TColumnValue {
   1: required binary family, 2: required binary qualifier, 3: required binary value, 4: optional i64 timestamp
 }
 struct TResult { 1: optional binary row, 2: required list<TColumnValue> columnValues }
-struct TGet { 1: required binary row, 2: optional list<TColumn> columns }
+struct TGet {
+  1: required binary row, 2: optional list<TColumn> columns, 6: optional binary filterString
+}
 struct TPut { 1: required binary row, 2: required list<TColumnValue> columnValues, 6: optional i32 durability }
 struct TDelete { 1: required binary row, 3: optional i64 timestamp, 7: optional i32 durability }
 struct TScan {

@@ -45,7 +45,7 @@ class HBaseQuarantine:
             return
         first, origin = place_of(topic, key, generation, 0), Origin.of(key, generation)
         end = replace(first, offset=2**63 - 1)
-        for row, cells in Scans(self._client, topic).rows((row_of(first), row_of(end))):
+        for row, cells in Scans(self._client, topic).large_rows((row_of(first), row_of(end))):
             if origin.is_of(cells):
                 found = json.loads(cells[FAILED])
                 place = replace(first, offset=offset_of(row))

@@ -14,6 +14,7 @@ from kafka_replication.model.errors import GapFound
 FIRST_PAGE, LONGEST_PAGE = 10, 2_000  # rows that one call returns
 PAGE_BYTES: Final = 2 << 20
 KEYS_ALONE: Final = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
+_SIZES_ALONE: Final = b"KeyOnlyFilter(true)"  # the length of each value, in four bytes, in its place
 Row = tuple[bytes, Cells]
 
 
@@ -35,18 +36,34 @@ class Scans:
         found = self._asked("getMultiple", gets(rows, self._family, *names)) if rows else []
         return {result.row: self._cells(result) for result in found if result.row}
 
+    def large_gets(self, rows: Sequence[bytes]) -> Iterator[dict[bytes, Cells]]:
+        """The same, of rows that may be large: some at a time (`pages`)."""
+        asked = [thrift().TGet(row=row, filterString=_SIZES_ALONE) for row in rows]
+        for page in pages(_size(result) for result in self._asked("getMultiple", asked) if result.row):
+            yield self.gets(page)
+
     def rows(self, span: Span, *, backwards: bool = False, **settings: Any) -> Iterator[Row]:
         """The rows in a span, in the order of their keys, or ``backwards``. ``settings`` are those of a scan.
 
         Raises GapFound if there is no table.
         """
-        (begin, end), size = span, FIRST_PAGE
+        for result in self._results(span, FIRST_PAGE, backwards=backwards, **settings):
+            yield result.row, self._cells(result)
+
+    def large_rows(self, span: Span) -> Iterator[Row]:
+        """The same, of rows that may be large: some at a time (`pages`)."""
+        for page in pages(map(_size, self._results(span, FIRST_PAGE, filterString=_SIZES_ALONE))):
+            for result in self._results((page[0], page[-1] + b"\0"), len(page) + 1):
+                yield result.row, self._cells(result)
+
+    def _results(self, span: Span, size: int, *, backwards: bool = False, **settings: Any) -> Iterator[Any]:
+        """``size``: the rows that are asked for first."""
+        begin, end = span
         if end and begin >= end:
             return
         while True:
             page = self._page(begin, end, size, backwards=backwards, **settings)
-            for result in page:
-                yield result.row, self._cells(result)
+            yield from page
             if len(page) < size:
                 return
             if backwards:
@@ -89,6 +106,24 @@ class Scans:
 
     def _cells(self, result: Any) -> Cells:
         return cells_of(result, self._family)
+
+
+def pages(sizes: Iterable[tuple[bytes, int]]) -> Iterator[list[bytes]]:
+    """The rows, by their sizes, in parts that one call may ask for: the gateway has a whole answer in its memory."""
+    some, size = list[bytes](), 0
+    for row, more in sizes:
+        if some and (size + more > PAGE_BYTES or len(some) == LONGEST_PAGE):
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += more
+    if some:
+        yield some
+
+
+def _size(result: Any) -> tuple[bytes, int]:
+    """The row, and the bytes of its values, as `_SIZES_ALONE` tells them."""
+    return result.row, sum(int.from_bytes(cell.value, "big") for cell in result.columnValues)
 
 
 def gets(rows: Sequence[bytes], family: bytes = FAMILY, *names: bytes) -> list[Any]:

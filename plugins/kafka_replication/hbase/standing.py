@@ -125,7 +125,7 @@ class Place:
 
 def records(scans: Scans, origin: Origin, wanted: OffsetRange) -> Iterator[Record]:
     """The records of an origin in these offsets, in their order. What is none of its records any more has -1."""
-    for row, cells in scans.rows(origin.span(wanted)):
+    for row, cells in scans.large_rows(origin.span(wanted)):
         ours = origin.owns(row, cells)
         if ours and is_gone(cells):
             continue

@@ -166,8 +166,8 @@ def _check(text: bytes) -> bool:
         raise NoDocument(f"its value is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise NoDocument(f"its value is JSON, but no object: {type(found).__name__}")
-    if FIELD in found:
-        raise NoDocument(f"its value has a field {FIELD!r}, which is ours")
+    if ours := next((name for name in found if name == FIELD or name.startswith(f"{FIELD}.")), None):
+        raise NoDocument(f"its value has a field {ours!r}, and {FIELD!r} is ours")
     return bool(found)
 
 

@@ -107,6 +107,8 @@ def conflict(document: Mapping[str, Any], mappings: Mapping[str, Any], *, lenien
 def _conflicts(
     document: Mapping[str, Any], mapping: Mapping[str, Any], prefix: str, inherited: str, *, lenient: bool
 ) -> Iterator[str]:
+    if mapping.get("enabled") is False:  # it is stored without being looked at
+        return
     dynamic = str(mapping.get("dynamic", inherited or "true")).lower()
     fields: Mapping[str, Any] = mapping.get("properties", {})
     for name, content in document.items():
