@@ -18,7 +18,8 @@ class Cluster(Section):
     """A Kafka cluster, named by the Airflow connection that leads to it."""
 
     connection: ConnectionId = Field(
-        description="Id of an Airflow connection of type `kafka`. Client settings and secrets live there, never here."
+        description="Id of an Airflow connection of type `kafka`; for a target of type `opensearch` or `hbase`, of that"
+        " type. Client settings and secrets live there, never here."
     )
 
 
