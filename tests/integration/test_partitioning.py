@@ -198,9 +198,9 @@ def test_a_foreign_record_behind_ours_is_refused_and_one_between_ours_is_found_b
     assert scene.run().outcome == "failed"
 
 
-@pytest.mark.parametrize("on_spark", [False, True])
+@pytest.mark.parametrize("launched", [False, True])
 def test_an_audit_reads_a_target_partition_in_parts(
-    scene: Scenario, monkeypatch: pytest.MonkeyPatch, *, on_spark: bool
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, *, launched: bool
 ) -> None:
     """Three source partitions and somebody else write to it. Its progress is that of the parts."""
     monkeypatch.setattr(parts, "PART_OFFSETS", 40)
@@ -211,7 +211,7 @@ def test_an_audit_reads_a_target_partition_in_parts(
         assert scene.run(Intruder(scene, 0) if first else None).outcome == "done"
     seen: list[Progress] = []
     run = replace(scene.bare_run("audit"), show=seen.append)
-    found = auditing.audit(run, ALL, InProcess() if on_spark else None, least=Size())
+    found = auditing.audit(run, ALL, InProcess() if launched else None, least=Size())
     reading = [one for one in seen if one.ranges == 1]
     assert [one.offsets_done for one in reading] == sorted({one.offsets_done for one in reading}) and len(reading) > 5
     assert [one.ranges_done for one in reading] == [0] * (len(reading) - 1) + [1]

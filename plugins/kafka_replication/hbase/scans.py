@@ -47,16 +47,18 @@ class Scans:
 
         Raises GapFound if there is no table.
         """
-        for result in self._results(span, FIRST_PAGE, backwards=backwards, **settings):
+        for result in self._results(span, backwards=backwards, **settings):
             yield result.row, self._cells(result)
 
     def large_rows(self, span: Span) -> Iterator[Row]:
         """The same, of rows that may be large: some at a time (`pages`)."""
-        for page in pages(map(_size, self._results(span, FIRST_PAGE, filterString=_SIZES_ALONE))):
+        for page in pages(map(_size, self._results(span, filterString=_SIZES_ALONE))):
             for result in self._results((page[0], page[-1] + b"\0"), len(page) + 1):
                 yield result.row, self._cells(result)
 
-    def _results(self, span: Span, size: int, *, backwards: bool = False, **settings: Any) -> Iterator[Any]:
+    def _results(
+        self, span: Span, size: int = FIRST_PAGE, *, backwards: bool = False, **settings: Any
+    ) -> Iterator[Any]:
         """``size``: the rows that are asked for first."""
         begin, end = span
         if end and begin >= end:

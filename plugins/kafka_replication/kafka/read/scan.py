@@ -110,8 +110,8 @@ def is_left_over(event: Message, start: int) -> bool:
     return offset_of(event) != start
 
 
-def wait_until_idle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
-    """Wait until the consumer is at rest after the event for an unreadable batch; ``arrived`` came behind it. Only then
+def wait_until_idle(reader: Consumer, unreadable: Message, behind: Iterable[Message]) -> None:
+    """Wait until the consumer is at rest after the event for an unreadable batch; ``behind`` came after it. Only then
     it can be assigned anew, or closed.
 
     After a wrong checksum librdkafka 2.16 may go on at an offset that it finds in the batch (measured). If the broker
@@ -120,7 +120,7 @@ def wait_until_idle(reader: Consumer, unreadable: Message, arrived: Iterable[Mes
     """
     if code_of(unreadable) != KafkaError._BAD_MSG:
         return
-    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + IDLE_WAIT
+    waiting, met, until = list(behind)[::-1], 1, time.monotonic() + IDLE_WAIT
     while met < AGAIN and time.monotonic() < until:
         event = waiting.pop() if waiting else reader.poll(POLL)
         if event is None or place_of(event) != place_of(unreadable):

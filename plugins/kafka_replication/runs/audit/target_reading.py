@@ -108,7 +108,8 @@ def plan_reading(
         reading.not_searched |= {one.key.target_topic for one in chosen if sides.receipts.incomplete(one.key)}
     for at, here in sorted(named.items()):
         searches = whole and at.topic not in reading.not_searched
-        reading.searched |= {at} if searches else set()
+        if searches:
+            reading.searched.add(at)
         if (log := sides.log(at)) is None:
             reading.failed[at] = str(sides.failures.get(at) or gone(at))
             continue

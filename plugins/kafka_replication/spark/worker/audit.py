@@ -18,8 +18,6 @@ from kafka_replication.spark.worker.worker import Tools
 from kafka_replication.verification.auditing import Audit, Audited, AuditResult, AuditTask, TargetResult, TargetTask
 from kafka_replication.verification.findings import Findings
 
-log = logging.getLogger(__name__)
-
 
 def execute(common: bytes, bundle: bytes) -> str:
     """Work on the audits of one bundle; all is JSON, as that of `worker.execute`."""
