@@ -23,7 +23,7 @@ STOP_SECONDS = 40
 STARTED = "Master has completed initialization"
 _MASTER, _GATEWAY, _OLD = "master", "thrift", "thrift1"
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_HEAP = {_MASTER: "-Xmx512m", _GATEWAY: "-Xmx256m", _OLD: "-Xmx256m"}
+_HEAP = {_MASTER: "-Xmx512m", _GATEWAY: "-Xmx128m", _OLD: "-Xmx256m"}
 # What HBase and Hadoop reach into, by reflection.
 _OPENED = (
     "java.base/java.io",
@@ -146,7 +146,11 @@ class HBaseServer:
             "hbase.master.wait.on.regionservers.interval": 100,
             "hbase.regionserver.msginterval": 500,
             "hbase.regionserver.handler.count": 8,
-            "hfile.block.cache.size": "0.2",
+            "hfile.block.cache.size": "0.1",
+            # Many small tables and some large records have to fit into the heap: without these two each region that
+            # holds anything takes 2 MiB, and 128 MiB are kept before they are written to a file.
+            "hbase.hregion.memstore.mslab.enabled": "false",
+            "hbase.hregion.memstore.flush.size": 32 << 20,
             **self._settings,
         }
         lines = (

@@ -125,7 +125,7 @@ def test_large_records_behind_many_small_ones_do_not_fill_the_memory_of_the_gate
     topic, large = shop.scene.topic, b"x" * 900_000
     shop.scene.source.create(topic)
     shop.scene.source.produce(topic, numbered(2_500))
-    shop.scene.source.produce(topic, [Rec(b"large %d" % number, large) for number in range(200)])
+    shop.scene.source.produce(topic, [Rec(b"large %d" % number, large) for number in range(100)])
     report = shop.scene.run()
     assert report.outcome == "done" and only(report).digest_ok, report.table()
     assert all(partition.outcome == "clean" for partition in audit(shop.scene.bare_run()).partitions)

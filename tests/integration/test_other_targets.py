@@ -16,11 +16,13 @@ from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.failed.catalog import Selection, failed_records
 from kafka_replication.runs.failed.retry_discard import Decision, discard, retry
 from kafka_replication.runs.plan.previewing import preview
+from kafka_replication.runs.repair.rebuild import rebuild_store
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.targets.journal import MOST_IN_TAIL
 from stack.opensearch_server import OpenSearchServer
 from tests.folder_target.ground import FolderGround
+from tests.support.actions import approve, replace_store, table
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import copy_process, end_of
@@ -208,6 +210,29 @@ def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenari
     assert scene.run().outcome == "done"
     assert_copied(scene, ground)
     assert scene.position().generation == 2
+
+
+def test_a_gap_is_crossed_by_approval_and_an_emptied_store_is_restored_behind_it(
+    scene: Scenario, ground: Ground
+) -> None:
+    ready(scene, 50)
+    assert scene.run().outcome == "done"
+    scene.source.produce(scene.topic, numbered(30, 50))
+    scene.source.delete_before(scene.topic, 0, 62)
+    report = scene.run()
+    assert report.outcome == "failed" and "approve-gap" in only(report).remedy, report.table()
+    gap, new = approve(scene, 50, 62)
+    assert new and gap.kind == "retention" and scene.watermark() == 62
+    report = scene.run()
+    assert report.outcome == "done" and only(report).copied == 18, report.table()
+    assert values(ground, scene.topic) == [each.value for each in (*numbered(50), *numbered(18, 62))]
+    before = table(scene)
+    replace_store(scene)
+    assert table(scene) == {}
+    rebuild_store(scene.bare_run("rebuild"))
+    assert table(scene) == before
+    assert_clean(scene)
+    scene.idle_run()
 
 
 def test_old_receipts_of_verified_ranges_are_deleted_by_a_run(scene: Scenario, opensearch: OpenSearchServer) -> None:

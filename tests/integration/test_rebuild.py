@@ -11,7 +11,7 @@ import yaml
 
 from kafka_replication.store import open_store
 from tests.support import watermarks
-from tests.support.actions import table
+from tests.support.actions import replace_store, table
 from tests.support.command_line import cli, command, ended
 from tests.support.jobs import copy_once
 from tests.support.leases import holder_of
@@ -29,16 +29,6 @@ def copied(scene: Scenario) -> None:
 def more(scene: Scenario) -> None:
     scene.source.produce(scene.topic, numbered(40, 60))
     assert scene.run().outcome == "done"
-
-
-def replace_store(scene: Scenario, backup: str | None = None) -> None:
-    """Empty it, or bring back a backup."""
-    scene.store.close()
-    for file in scene.folder.glob("store.db*"):
-        file.unlink()
-    if backup:
-        shutil.copytree(backup, scene.folder, dirs_exist_ok=True)
-    scene.store = open_store(scene.store_url)
 
 
 def backup_of(scene: Scenario) -> str:

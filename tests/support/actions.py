@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 from kafka_replication.ledger import codec
@@ -11,6 +12,7 @@ from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.repair import approval
 from kafka_replication.runs.repair.approval import Approval
+from kafka_replication.store import open_store
 from tests.support.checker import read
 from tests.support.scenario import Rec, Scenario, numbered
 
@@ -40,6 +42,16 @@ def table(scene: Scenario) -> Table:
         key: (m.offset, m.generation, m.source_topic_id, m.target_topic_id)
         for key, m in scene.store.watermarks(scene.name).items()
     }
+
+
+def replace_store(scene: Scenario, backup: str | None = None) -> None:
+    """Empty it, or bring back a backup."""
+    scene.store.close()
+    for file in scene.folder.glob("store.db*"):
+        file.unlink()
+    if backup:
+        shutil.copytree(backup, scene.folder, dirs_exist_ok=True)
+    scene.store = open_store(scene.store_url)
 
 
 def position_entry(scene: Scenario) -> bytes:
