@@ -1,8 +1,8 @@
 """Whole runs of two checkouts in turns, on the same brokers and topics: is anything slower than it was?
 
 ``TREE=folder python -m benchmarks.two_checkouts`` compares this checkout with another one, whose code runs with the
-packages installed here. SCALE and REPEATS are as for ``make bench``. Each run has a target without a ledger and a store
-of its own.
+packages installed here. SCALE and REPEATS are as for ``make bench``; ``ONLY=few`` leaves out all but the runs with
+little or nothing new. Each run has a target without a ledger and a store of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kafka_replication.runtime import stopping
 
 TREES = (Path(os.environ.get("TREE", ROOT)).resolve(), ROOT)
 ENGINES = ("record", "batch")
+FEW = "few"
 COLUMNS = ("run", "engine", "seconds before", "now", "ratio", "CPU s before", "now", "ratio", "MB before", "now")
 
 
@@ -116,9 +117,9 @@ def main() -> None:
     stopping.on_signals()  # so that no broker is left behind
     if TREES[0] == TREES[1]:
         sys.exit("TREE names the other checkout: TREE=../before python -m benchmarks.two_checkouts")
-    shapes = [shape.scaled(SCALE) for shape in SHAPES]
+    shapes = [] if os.environ.get("ONLY") == FEW else [shape.scaled(SCALE) for shape in SHAPES]
     runs = [Run(topic=shape.topic, records=shape.records, engine=engine) for shape in shapes for engine in ENGINES]
-    runs += [Run(topic="few", records=1_000, engine="record", again=again) for again in (1_000, 0)]
+    runs += [Run(topic=FEW, records=1_000, engine="record", again=again) for again in (1_000, 0)]
     heading(COLUMNS)
     with clusters.plain() as pair:
         for shape in shapes:
