@@ -136,6 +136,29 @@ def what_cannot_be_taken_back_stops_who_leaves_it_out(case: SinkCase) -> None:
     assert newest(case) == position
 
 
+def what_an_attempt_left_is_replaced_or_stops_who_changes_it(case: SinkCase) -> None:
+    """A transform was changed after an attempt died: the same offsets and keys, and other values."""
+    with case.fenced() as (session, _):
+        write(session, records("ab"))
+    changed = records("ab", value=b"changed %d")
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        chunk = chunk_of(changed, write(session, changed))
+        refusal: Refused | None = None
+        try:
+            commit(case, session, position, chunk)
+        except Refused as error:
+            refusal = error
+    if refusal is None:
+        assert there(case) == {b"a": b"changed 0", b"b": b"changed 1"}
+        return
+    assert "offset 0" in refusal.what and newest(case) == position
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        write_and_commit(case, session, position, records("ab"))
+    assert there(case) == {b"a": b"v0", b"b": b"v1"}, "with the former transform it goes on"
+
+
 ALL: list[Check] = [
     only_the_newest_record_of_each_key_is_there,
     an_older_range_changes_only_what_nothing_newer_has,
@@ -146,4 +169,5 @@ ALL: list[Check] = [
     keys_of_any_bytes_are_different_keys,
     the_verifier_finds_what_is_at_the_keys,
     what_cannot_be_taken_back_stops_who_leaves_it_out,
+    what_an_attempt_left_is_replaced_or_stops_who_changes_it,
 ]

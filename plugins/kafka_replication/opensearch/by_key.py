@@ -10,7 +10,7 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch.client import Client
-from kafka_replication.opensearch.documents import Origin, decoded, origin_of, sources
+from kafka_replication.opensearch.documents import decoded, read, sources
 from kafka_replication.opensearch.shapes import id_of
 from kafka_replication.opensearch.standing import (
     FIRST_PAGE,
@@ -22,7 +22,6 @@ from kafka_replication.opensearch.standing import (
     ours,
     page,
 )
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets import keyed
 from kafka_replication.verification.digest import record_digest
 from kafka_replication.verification.digests import Digest
@@ -48,7 +47,7 @@ class KeyVerifier:
             answer = page(self._client, self._key.target_topic, body)
             self._size = min(LONGEST_PAGE, max(1, self._size * PAGE_BYTES // len(answer)))
             for id_, document in sources(answer):
-                found[wanted[id_]] = keyed.found(partial(_read, document), origin)
+                found[wanted[id_]] = keyed.found(partial(read, document), origin)
         return found
 
     def still_newest(self, wanted: OffsetRange) -> Iterator[Sent]:
@@ -64,7 +63,3 @@ class KeyVerifier:
 
     def quarantined(self, failed: FailedRecord) -> bool:
         return self._records.quarantined(failed)
-
-
-def _read(document: bytes) -> tuple[Origin, Record]:
-    return origin_of(document), decoded(document)

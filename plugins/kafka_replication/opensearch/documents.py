@@ -132,6 +132,11 @@ def origin_of(document: bytes) -> Origin:
     return Origin(str(about["replication"]), int(about["generation"]), source)
 
 
+def read(document: bytes) -> tuple[Origin, Record]:
+    """A document's origin and record. Raises ValueError, KeyError, TypeError if it is none of ours."""
+    return origin_of(document), decoded(document)
+
+
 def decoded(document: bytes) -> Record:
     """The record of a document, as it was. Raises ValueError if the document is none of ours."""
     begin, about = _about(document)

@@ -49,7 +49,7 @@ def _family(name: str, indexes: Sequence[str]) -> Refused:
         what = "is a data stream, in which no document can be replaced, such as one of a run that died"
         return Refused(f"{name} on the target {what}", f"write to an index itself; {SEE}")
     what = f"is an alias of {', '.join(indexes)}"
-    why = "after a rollover a record that is written again would be in two of its indexes"
+    why = "if it is moved to another index, a record that is written again is in both"
     return Refused(f"{name} on the target {what}: {why}", f"write to an index itself; {SEE}")
 
 

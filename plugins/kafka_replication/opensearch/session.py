@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position
 from kafka_replication.model.failures import Failure, FailureKind
@@ -12,16 +13,18 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch import quarantine
 from kafka_replication.opensearch.bulk import Bulk, Item, deletion, item
 from kafka_replication.opensearch.client import Client, path
-from kafka_replication.opensearch.documents import FIELD, Origin, failure_of
+from kafka_replication.opensearch.documents import FIELD, Origin, failure_of, read
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.shapes import Making
-from kafka_replication.opensearch.standing import Query, count, foreign, ours, within
+from kafka_replication.opensearch.standing import Query, count, documents, foreign, ours, within
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets import keyed
 from kafka_replication.targets.chunk_places import ChunkPlaces
 from kafka_replication.targets.idempotent import Leftover, refused
 from kafka_replication.targets.keyed import NoPlace
+from kafka_replication.verification.digest import record_digest
 
 PAGE = 10_000
 
@@ -73,6 +76,10 @@ class IndexPlaces:
     def not_committed(self, position: Position) -> set[Leftover]:
         refresh(self._client, self._key.target_topic)
         query: Query = {"bool": {"filter": ours(self._origin), "must_not": [within(position.coverage)]}}
+        if not self.takes_back:  # nor is it replaced: an equal version is refused, and counts as written
+            there = documents(self._client, self._key.target_topic, query)
+            pairs = ((id_, keyed.found(partial(read, document), self._origin)) for id_, document in there)
+            return {(found.offset, _place(id_, found.digest)) for id_, found in pairs}
         found, after = set[Leftover](), -1
         while True:
             past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
@@ -84,7 +91,8 @@ class IndexPlaces:
             after = page[-1][0]
 
     def leftover(self, record: Record) -> Leftover:
-        return record[0], self._making.id(record)
+        id_ = self._making.id(record)
+        return record[0], id_ if self.takes_back else _place(id_, record_digest(*record[1:]))
 
     def placed(self, record: Record, number: int) -> Item | Failure:
         try:
@@ -124,3 +132,8 @@ class IndexPlaces:
         if failures := bulk.write([item(failed.offset, quarantine.id_of(place), number, document)]):
             raise refused(self._key, failures, self.remedies)
         return placed
+
+
+def _place(id_: str, digest: bytes) -> str:
+    """That of a record whose document cannot be replaced: another content is another record."""
+    return f"{id_} {digest.hex()}"

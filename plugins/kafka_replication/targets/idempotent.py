@@ -323,7 +323,7 @@ class IdempotentSession:
         if left and not self.places.takes_back:
             raise Refused(
                 f"{self.key.source}: an attempt that died has written a record at offset {left[0][0]}, which is left"
-                " out now, and what it replaced at its key is gone",
+                " out or another one now, and what it replaced at its key is gone",
                 "set filter, transform or failures back to what they were; or reset the topic, and copy it to another"
                 " target topic",
             )
