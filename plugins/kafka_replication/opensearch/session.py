@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,12 +19,11 @@ from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.shapes import Making
 from kafka_replication.opensearch.standing import Query, count, documents, foreign, ours, within
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets import keyed
 from kafka_replication.targets.chunk_places import ChunkPlaces
 from kafka_replication.targets.idempotent import Leftover, refused
 from kafka_replication.targets.keyed import NoPlace
-from kafka_replication.verification.digest import record_digest
 
 PAGE = 10_000
 
@@ -76,23 +75,28 @@ class IndexPlaces:
     def not_committed(self, position: Position) -> set[Leftover]:
         refresh(self._client, self._key.target_topic)
         query: Query = {"bool": {"filter": ours(self._origin), "must_not": [within(position.coverage)]}}
-        if not self.takes_back:  # nor is it replaced: an equal version is refused, and counts as written
-            there = documents(self._client, self._key.target_topic, query)
-            pairs = ((id_, keyed.found(partial(read, document), self._origin)) for id_, document in there)
-            return {(found.offset, _place(id_, found.digest)) for id_, found in pairs}
-        found, after = set[Leftover](), -1
+        return set(self._ids(query) if self.takes_back else self._contents(query))
+
+    def _ids(self, query: Query) -> Iterator[Leftover]:
+        after = -1
         while True:
             past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
             body = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": PAGE, "_source": False}
             page = [(int(hit["sort"][0]), str(hit["_id"])) for hit in hits(self._client, body, self._key.target_topic)]
-            found.update(page)
+            yield from page
             if len(page) < PAGE:
-                return found
+                return
             after = page[-1][0]
+
+    def _contents(self, query: Query) -> Iterator[Leftover]:
+        """Also the digest, for a document that is not replaced: an equal version is refused, and counts as written."""
+        for id_, document in documents(self._client, self._key.target_topic, query):
+            found = keyed.found(partial(read, document), self._origin)
+            yield found.offset, _place(id_, found.digest.hex())
 
     def leftover(self, record: Record) -> Leftover:
         id_ = self._making.id(record)
-        return record[0], id_ if self.takes_back else _place(id_, record_digest(*record[1:]))
+        return record[0], id_ if self.takes_back else _place(id_, digest_of(record))
 
     def placed(self, record: Record, number: int) -> Item | Failure:
         try:
@@ -134,6 +138,6 @@ class IndexPlaces:
         return placed
 
 
-def _place(id_: str, digest: bytes) -> str:
+def _place(id_: str, digest: str) -> str:
     """That of a record whose document cannot be replaced: another content is another record."""
-    return f"{id_} {digest.hex()}"
+    return f"{id_} {digest}"
