@@ -219,6 +219,7 @@ class Copier:
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
             self._check_last(task)
+            failpoints.reached("T1", str(task.key.source))
             while left := position.left_of(task.range):
                 if (first := self._part(left[0])) is None:
                     self._turns.ended(left[0].from_)
@@ -281,7 +282,7 @@ class Copier:
             self._size.failed(target.written)
             raise
         moved = chunk.moved(position)
-        failpoints.reached("P1")
+        failpoints.reached("P1", str(task.key.source))
         source.check_ids(task.ids)
         target.check_ids(task.ids)
         throttled += _throttled(source, target)
@@ -289,7 +290,7 @@ class Copier:
         moved = moved.counting(receipt)
         target.commit(moved, receipt)
         self._last = receipt
-        failpoints.reached("P3")
+        failpoints.reached("P3", str(task.key.source))
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
         self._aside = self._aside.from_(chunk.range.until)

@@ -1,13 +1,13 @@
 """Places where a test may kill or halt this process. Nothing happens unless ``KAFKA_REPLICATION_FAILPOINT`` names one.
 
 The value is ``NAME`` or ``NAME:N``: the process dies when it reaches the point for the N-th time, counted from 1.
-``NAME@WHERE``, such as ``W@orders-3``, counts only there; W and P2 know where they are. With ``=FILE`` at the end the
-process does not die, but makes an empty file ``FILE.reached`` and waits while ``FILE`` exists.
+``NAME@WHERE``, such as ``W@orders-3``, counts only there; W, T1 and P1 to P3 know where they are. With ``=FILE`` at the
+end the process does not die, but makes an empty file ``FILE.reached`` and waits while ``FILE`` exists.
 
-P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
-P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy, verify or audit,
-AC it has audited a chunk or a piece of a target partition, M1 the ledger no longer has what is hidden or lost on the
-target, and nothing is shown or dropped yet.
+P0 before init_transactions, T1 the target was looked at and nothing is appended yet, P1 chunk produced and not
+committed, P2 commit sent, P3 committed and not reported, P4 verified and watermark not stored, P5 watermark stored and
+not reported, W a worker begins to copy, verify or audit, AC it has audited a chunk or a piece of a target partition, M1
+the ledger no longer has what is hidden or lost on the target, and nothing is shown or dropped yet.
 """
 
 from __future__ import annotations
