@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from collections.abc import Iterator
@@ -69,6 +70,21 @@ def _in(file: Path) -> Iterator[Batch]:
         (delta,) = struct.unpack_from(">i", content, at + LAST_OFFSET_DELTA)
         yield Batch(file, first, first + delta, at, 12 + length)
         at += 12 + length
+
+
+def lose_from(data: Path, topic: str, partition: int, offset: int, kept: int = 0) -> int:
+    """A partition's log ends before the batch with this offset, on the disk of a broker that does not run. Of that batch
+    ``kept`` bytes stay, which nobody can read. Returns the offset at which the log ends; it may be as long as it was.
+    """
+    found = batches(data, topic, partition)
+    lost = next((batch for batch in found if batch.last >= offset), None)
+    if lost is None:
+        return found[-1].last + 1 if found else 0
+    os.truncate(lost.file, lost.at + min(kept, lost.size - 1))
+    for file in lost.file.parent.glob("[0-9]*"):
+        if int(file.name.partition(".")[0]) > lost.first:  # later segments, and what is known of producers there
+            file.unlink()
+    return lost.first
 
 
 @contextmanager
