@@ -77,7 +77,7 @@ def _settle(
     counts = dict.fromkeys(Comparison.__slots__, 0)
     try:
         marks = trial.watermarks()
-        judged = Judge(trial.bench, trial.load, marks, complete=complete).judge(
+        judged = Judge(trial.bench, trial.load, marks, complete=complete, spread=trial.spread).judge(
             trial.target_topic, trial.quarantine_topic
         )
         told = ("doubled", "lost") if profiles.current().delivery != EXACTLY_ONCE else ()

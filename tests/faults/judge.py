@@ -21,11 +21,11 @@ Log = list[tuple[int, Record]]
 
 class Judge:
     """``stored`` are the watermarks by partition. Where the copy cannot be ``complete``, whatever is below must be
-    there.
+    there. ``spread``: records of a source partition may lie in any target partition.
     """
 
-    def __init__(self, bench: Bench, load: Load, stored: dict[int, int], *, complete: bool) -> None:
-        self._bench, self._load, self._stored, self._complete = bench, load, stored, complete
+    def __init__(self, bench: Bench, load: Load, stored: dict[int, int], *, complete: bool, spread: bool) -> None:
+        self._bench, self._load, self._stored, self._complete, self._spread = bench, load, stored, complete, spread
 
     def judge(self, topic: str, quarantine: str) -> dict[int, Comparison]:
         """Compare every source partition with these topics of the target."""
@@ -50,7 +50,7 @@ class Judge:
         no source partition has counts for the first one.
         """
         logs = self._logs(topic)
-        if not profiles.current().spread:
+        if not self._spread:
             return {number: logs[number : number + 1] for number in self._load.records}
         owner = {record: number for number, records in self._load.wanted.items() for _, record in records}
         first = min(self._load.records)

@@ -20,8 +20,10 @@ from kafka_replication.cli.repair import repaired
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import Fenced, ReplicationError
-from kafka_replication.runs import runner
+from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.runs import runner, steps
 from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.leasing import leased, live_scope
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import AuditJob, Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
@@ -107,6 +109,29 @@ def audited(replication: Replication, clients: Clients, store: WatermarkStore) -
     return {"outcome": "audited", "errors": [], "final": [], "counted": counted}
 
 
+def as_tasks(
+    replication: Replication, clients: Clients, store: WatermarkStore, spark: Launcher, tries: int
+) -> RunReport:
+    """As a DAG does it: the plan is made once, and the task that copies is tried again with it while that may help."""
+    run = open_run(replication, clients, store, "airflow-" + runner.new_run_id())
+    with leased(run, live_scope(run, Request().topics), "run") as leased_run:
+        plan, done = steps.prepare(leased_run, Request()), steps.NotDone()
+        for number in range(tries):
+            try:
+                found = steps.replicate(leased_run, plan, spark)
+            except ReplicationError as error:
+                print(f"try {number + 1}: {error}", flush=True)
+                if not error.retriable:
+                    break
+                continue
+            done = found.not_done
+            failed = [*found.not_copied, *found.not_verified]
+            print(f"try {number + 1}: {[result.error for result in failed]}", flush=True)
+            if not any(result.retriable for result in failed):
+                break
+        return steps.report(leased_run, plan, done)
+
+
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     mutations.apply(settings.get("mutation"))
     move_clock(settings.get("clock", 0))
@@ -124,7 +149,11 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     if settings.get("audit"):
         return audited(replication, clients, store)
     try:
-        report = runner.run(replication, clients, store, lambda: launcher, Request())
+        report = (
+            as_tasks(replication, clients, store, launcher, settings["tries"])
+            if "tries" in settings
+            else runner.run(replication, clients, store, lambda: launcher, Request())
+        )
     except ReplicationError as error:
         return {
             "outcome": "failed",

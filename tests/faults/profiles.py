@@ -86,8 +86,17 @@ def _split(record: Record) -> Sequence[Record]:
 
 
 _TOLD_APART = "it is told from duplicates when it is read back, with another message"
+_ALL_ENGINES = "it takes turns with the engines by itself"
 _UNHEARD = "nobody hears of a refused record"
+LOST_DURING = (
+    "target-end-lost-during",
+    "target-end-lost-during-several",
+    "target-end-lost-during-tried-again",
+    "target-end-lost-during-several-tried-again",
+    "target-end-lost-during-elected",
+)
 HALF_DONE = (
+    *LOST_DURING,
     "target-commit-partial",
     "target-commit-partial-replicas",
     "target-commit-partial-given-up",
@@ -113,7 +122,7 @@ SPREAD = 7  # partitions of the target
 BY_KEY = {"partitioning": "by_key", "target_topics": {"partitions": SPREAD}}
 OF_ONE_PARTITION = {
     **dict.fromkeys(
-        ("target-commit-partial-dropped", "target-end-lost"),
+        ("target-commit-partial-dropped", "target-end-lost", *LOST_DURING),
         "what is lost of a chunk in one partition is left to a person, because the others still show the rest",
     ),
     "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
@@ -131,7 +140,10 @@ PROFILES = {
     "": Profile(),
     # Several batches in a chunk of some 40 records, and several chunks in a range.
     "batch": Profile(
-        leaves_out={"target-retention-of-old-records": "its one batch is one chunk, so no run dies between two"},
+        leaves_out={
+            **dict.fromkeys(LOST_DURING, _ALL_ENGINES),
+            "target-retention-of-old-records": "its one batch is one chunk, so no run dies between two",
+        },
         copy={"engine": "batch"},
         load={"batch.num.messages": 10},
     ),
@@ -139,6 +151,7 @@ PROFILES = {
     "auto": Profile(
         leaves_out={
             "target-retention-of-old-records": "its one batch is one chunk, so no run dies between two",
+            **dict.fromkeys(LOST_DURING, _ALL_ENGINES),
             "target-compaction-of-old-records": "the batch engine does not copy to compacted topics",
             **dict.fromkeys(
                 ("source-partition-offline", "target-partition-offline"), "its 21 partitions are short: `batch` has it"

@@ -7,6 +7,7 @@ from tests.faults import (
     data_rows,
     hbase_rows,
     line_rows,
+    lost_end_rows,
     opensearch_rows,
     our_rows,
     partial_rows,
@@ -20,6 +21,7 @@ from tests.faults import (
 KAFKA = (
     *target_rows.ROWS,
     *partial_rows.ROWS,
+    *lost_end_rows.ROWS,
     *line_rows.ROWS,
     *source_rows.ROWS,
     *sick_rows.ROWS,

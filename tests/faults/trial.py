@@ -77,6 +77,11 @@ class Trial:
     def store(self) -> Path:
         return self.folder / "store" / "store.db"
 
+    @property
+    def spread(self) -> bool:
+        """Whether records of a source partition may lie in several target partitions, or beside those of others."""
+        return "partitioning" in self.settings
+
     def note(self, what: str) -> None:
         """Say in the trial's folder what was done to whom, and when."""
         self.notes.append(f"{time.monotonic() - self.began:8.3f} {what}")
