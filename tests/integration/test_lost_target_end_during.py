@@ -60,12 +60,14 @@ def assert_honest(scene: Scenario, report: RunReport, partitions: int = 1) -> No
 
 def until_quiet(scene: Scenario, partitions: int = 1) -> None:
     """Runs, as a scheduler starts them, until one finds nothing to do; each of them is honest."""
+    tables = []
     for _ in range(RUNS):
         report = scene.run()
         assert_honest(scene, report, partitions)
         if report.outcome == "nothing_to_do":
             return
-    pytest.fail(f"not healed by {RUNS} runs\n{report.table()}")
+        tables.append(report.table())
+    pytest.fail(f"not healed by {RUNS} runs\n{tables[-1]}")
 
 
 def copied(scene: Scenario, more: int, copy: dict[str, Any]) -> None:
