@@ -52,3 +52,7 @@ class Target:
     def first_foreign(self, behind: int) -> int | None:
         found = (at for at, (kind, _) in enumerate(self.log) if kind == FOREIGN and at >= max(behind, self.start))
         return next(found, None)
+
+    def stands(self, offset: int) -> bool:
+        """Whether a record of ours lies at this offset. One that compaction or retention may have removed is not asked for."""
+        return offset < self.start or (offset < len(self.log) and self.log[offset][0] == OURS)

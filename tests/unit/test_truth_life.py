@@ -163,6 +163,17 @@ class Life(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         del self.target.log[data.draw(st.integers(self.target.start, len(self.target.log) - 1)) :]
 
+    @precondition(lambda self: self.harm == "truncated" and len(self.target.log) > self.target.start)
+    @rule(data=st.data())
+    def truncate_while_a_run_is_at_work(self, data: st.DataObject) -> None:
+        """It began before that, noticed it when its first records were acknowledged, and aborted them. These and their
+        marker may reach as far as what was lost, or further.
+        """
+        end = len(self.target.log)
+        cut = data.draw(st.integers(self.target.start, end - 1))
+        del self.target.log[cut:]
+        self.target.log += [(ABORTED, 0)] * data.draw(st.integers(1, end - cut + CHUNK)) + [(MARKER, 0)]
+
     @precondition(lambda self: self.harm == "created again")
     @rule()
     def create_again(self) -> None:
@@ -276,6 +287,7 @@ class Life(RuleBasedStateMachine):
             assert self.target.id == "t0"
             assert sorted(self.target.ours()) == [offset for offset, there in enumerate(self.source) if there]
             assert self.target.first_foreign(0) is None
+            assert not self.position.target_end or self.target.stands(self.position.target_end - 1)
         if not found.refused and not found.missed and not self.gaps and not found.verify:
             missing = {offset for offset in range(self.position.next_offset) if self.source[offset]} - {
                 *self.target.ours()
