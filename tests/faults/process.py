@@ -19,6 +19,7 @@ from typing import Any, Self
 from kafka_replication.cli.repair import repaired
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import runner, steps
@@ -31,6 +32,7 @@ from kafka_replication.spark.submitting.submit import terminal_launcher
 from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.spark.worker.worker import replicate
 from kafka_replication.store import open_store
+from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.faults import mutations
 
@@ -125,7 +127,7 @@ def as_tasks(
                     break
                 continue
             done = found.not_done
-            failed = [*found.not_copied, *found.not_verified]
+            failed: list[CopyResult | VerifyResult] = [*found.not_copied, *found.not_verified]
             print(f"try {number + 1}: {[result.error for result in failed]}", flush=True)
             if not any(result.retriable for result in failed):
                 break
