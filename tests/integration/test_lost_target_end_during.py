@@ -95,8 +95,8 @@ slow = pytest.mark.slow
 def test_before_the_first_append(
     own_scene: Scenario, own_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, engine: str, offset: int, more: int
 ) -> None:
-    copied(own_scene, more, {"engine": engine})
-    own_scene.settings["copy"]["chunk_records"] = 500  # one chunk
+    copied(own_scene, more, {"engine": "record"})  # the other one takes all 200 in one chunk
+    own_scene.settings["copy"] = {"chunk_records": 500, "engine": engine}
     with monkeypatch.context() as patch:
         ends = lose_at(patch, own_scene, own_cluster, "T1", offset)
         assert_honest(own_scene, own_scene.run())
