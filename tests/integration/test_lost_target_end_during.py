@@ -53,7 +53,8 @@ def assert_honest(scene: Scenario, report: RunReport, partitions: int = 1) -> No
     logs = [read(scene.source.bootstrap, scene.topic, number) for number in range(partitions)]
     for number, log in enumerate(logs):
         wanted = [record for _, record in log]
-        found = compare(wanted, [record for record in there if record in {*wanted}])
+        own = {*wanted}
+        found = compare(wanted, [record for record in there if record in own])
         assert found.clean, f"{report.outcome}, but source partition {number}: {found}\n{report.table()}"
     assert len(there) == sum(map(len, logs))
 

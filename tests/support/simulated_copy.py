@@ -12,7 +12,7 @@ from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part, Placement, Segment
-from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Unreachable
+from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, TargetLost, Unreachable
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
@@ -68,6 +68,8 @@ class Session:
     def check_target(self, position: Position) -> None:
         self.world.call("check_target")
         self.known = position.target_end
+        if self.known and self.world.target.log[self.known - 1].state != "committed":
+            raise TargetLost("orders-0 on the target does not show our last record", "run again")
         self.check_between(len(self.world.target.log))
 
     def check_between(self, first: int) -> None:

@@ -150,6 +150,6 @@ def test_nothing_is_written_behind_a_committed_chunk_that_is_not_shown(refused: 
 
     world.during = drop
     result = copier(world, failures=Failures(policy="skip")).copy(task(0, 9))
-    assert result.error is not None and "[3, 6)" in result.error and result.retriable and result.sessions == 2
+    assert result.error is not None and "last record" in result.error and result.retriable and result.sessions == 2
     assert result.stop is not None and result.stop.error_id == "target-lost"
     assert world.target.visible() == [0, 1, 2]

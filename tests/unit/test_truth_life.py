@@ -22,7 +22,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.live import as_compared, plan
-from kafka_replication.planning.lost_end import NotProven, take_back
+from kafka_replication.planning.lost_end import NotProven, proven_lost, standing_until, take_back
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.retention.target_retention import (
     RemovalEvidence,
@@ -93,6 +93,12 @@ class Life(RuleBasedStateMachine):
         if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view, 0, 1):
             first = self.target.first_foreign(self.position.target_end)
             taken = replace(taken, foreign={} if first is None else {KEY: first})
+        ours = self.position.target_end
+        if self.target.id == self.position.ids.target_topic and self.target.start < ours:
+            if end < ours:
+                taken = replace(taken, lost={KEY: frozenset([0])})
+            elif not self.target.stands(ours - 1):
+                taken = replace(taken, lost={KEY: frozenset(proven_lost(KEY, self.view, self.read(), {0: ours}))})
         if may_be_gone(KEY, self.view, there):
             since = self.noted.receipts_from if self.noted else None
             looked = RemovalEvidence(
@@ -201,12 +207,13 @@ class Life(RuleBasedStateMachine):
 
     def mend(self) -> None:
         """The target lost its end: what cannot be proven to have stood there is left to a person."""
-        end = len(self.target.log)
+        parts = [part for receipt in self.read().of(KEY, 1) for part in receipt.parts]
+        end = standing_until(parts, 0, len(self.target.log), lambda part: self.target.stands(part.until - 1))
         with suppress(NotProven):
             taken = take_back(KEY, self.view, self.read(), {0: end}, ("r", "t"))
             self.receipts = [stored for stored in self.receipts if stored.receipt not in taken.deleted]
             self.take(taken.entries)
-            for at in range(self.position.target_end, end):  # the rest of a chunk is aborted
+            for at in range(self.position.target_end, len(self.target.log)):  # the rest of a chunk is aborted
                 self.target.log[at] = (ABORTED if self.target.log[at][0] == OURS else self.target.log[at][0], 0)
 
     def give_back(self, view: LedgerView, again: Coverage) -> None:

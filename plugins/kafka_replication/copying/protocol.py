@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
@@ -17,7 +17,6 @@ from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
 from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
-from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.view import lost_before
 from kafka_replication.model.engine_choice import Turn
 from kafka_replication.model.errors import (
@@ -29,9 +28,8 @@ from kafka_replication.model.errors import (
     TargetLost,
     TooManyFailed,
     Unreachable,
-    VerificationFailed,
 )
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
@@ -73,14 +71,12 @@ class Copier:
     _turns: Turns = field(init=False)
     _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
     _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
-    _last: Receipt | None = field(init=False, default=None)  # committed last, and not seen by a later session
-    _doubted: bool = field(init=False, default=False)  # whether an error of the target followed it
     _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
 
     def copy(self, task: CopyTask) -> CopyResult:
         """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
         started = self._moved = time.monotonic()
-        self._at, self._attempts, self._last, self._doubted = (task.range.from_, ""), 0, None, False
+        self._at, self._attempts = (task.range.from_, ""), 0
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
         if self.why:
             first = Turn(engine=self.engine.name, range=task.range, why=self.why)
@@ -136,7 +132,6 @@ class Copier:
                 self._copy_before(task, refused.offset)
                 raise
             except Unreachable as e:
-                self._doubted = True
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
@@ -218,7 +213,6 @@ class Copier:
             assert position is not None
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
-            self._check_last(task)
             failpoints.reached("T1", str(task.key.source))
             while left := position.left_of(task.range):
                 if (first := self._part(left[0])) is None:
@@ -228,24 +222,6 @@ class Copier:
                 with self._noting_where(first, target):
                     position = self._chunk(task, source, target, first, position)
         return True
-
-    def _check_last(self, task: CopyTask) -> None:
-        """Raise TargetLost if the chunk before this session is not there, although its commit succeeded. Nothing is
-        written behind it then, so that it can be copied again in order.
-
-        A broker that was away at its commit may have dropped it when the chunk after it was aborted, for whatever
-        reason. Between records of others it is looked at after an error only: they may hide it for long.
-        """
-        last, doubted, self._doubted = self._last, self._doubted, False
-        if last is None or not last.parts or (last.interleaved and not doubted):
-            return
-        with suppress(VerificationFailed), self.sink.verifier(task.key) as reader:  # the log may begin behind it now
-            if not any(reader.read(_end_of(part), None).count for part in last.parts):
-                raise TargetLost(
-                    f"{task.key.source} {last.range}: the target does not show what was committed there",
-                    "run again, which copies it again",
-                )
-        self._last = None
 
     def _part(self, left: OffsetRange) -> OffsetRange | None:
         """The part of ``left`` that this session copies; None if that is for another engine."""
@@ -289,7 +265,6 @@ class Copier:
         receipt = self._receipt(task, chunk, throttled)
         moved = moved.counting(receipt)
         target.commit(moved, receipt)
-        self._last = receipt
         failpoints.reached("P3", str(task.key.source))
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
@@ -327,12 +302,6 @@ class Copier:
             filtered=chunk.filtered,
             transform=chunk.transform,
         )
-
-
-def _end_of(part: Part) -> Part:
-    """The last record of a part. Compaction spares it if nothing newer lies behind it."""
-    offsets = Coverage.of([OffsetRange(part.until - 1, part.until)])
-    return replace(part, offsets=offsets, count=1)
 
 
 def _throttled(source: SourceReader, target: SinkSession) -> float:

@@ -57,7 +57,9 @@ class Position(LedgerEntry):
 
     KIND = "position"
     FORMAT = 1
-    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "sent_from", "skipped", "spread", "transform"})
+    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "sent_from", "skipped", "spread"}) | frozenset(
+        {"target_epochs", "transform"}
+    )
 
     generation: Number
     ids: Ids
@@ -73,6 +75,7 @@ class Position(LedgerEntry):
     transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     sent_from: tuple[Number, ...] | None = None  # ends of these partitions before we first wrote without transactions
+    target_epochs: tuple[int, ...] | None = None  # leader epochs of the partitions of `ends`; -1 is not known
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +133,24 @@ class Position(LedgerEntry):
         if self.spread is None:
             return {partition: self.target_end}
         return dict(enumerate(self.spread.ends))
+
+    def seen_in(self, epochs: Mapping[int, int], partition: int) -> Position:
+        """This position, written by a session that found the last records of ours standing in these leader epochs.
+
+        The session has asked for them before it appended. So the epoch is the same later only if no other leader could
+        have cut our records off.
+        """
+        return replace(self, target_epochs=tuple(epochs.get(number, -1) for number in self.ends(partition)))
+
+    def in_doubt(self, epochs: Mapping[int, int], partition: int) -> dict[int, int]:
+        """`ends` of those target partitions that have another leader epoch now than when this was written. Only these
+        may have lost our last record: a leader cuts nothing off its own log.
+        """
+        ends = self.ends(partition)
+        seen = dict(zip(ends, self.target_epochs or (), strict=False))
+        return {
+            number: ends[number] for number, epoch in epochs.items() if ends.get(number) and seen.get(number) != epoch
+        }
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""

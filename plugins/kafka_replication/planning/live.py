@@ -317,7 +317,7 @@ class Planner:
             if position.delivery in LOSSY:  # it may have less than was sent, not less than was read back
                 ours = self.ledger.judged_until(key, position.generation) or 0
             end = target.offsets(number).high_watermark if ours else 0
-            if end < ours:
+            if end < ours or number in self.snapshot.lost.get(key, ()):
                 mends = position.delivery == self.replication.delivery == EXACTLY_ONCE
                 return refusals.target_truncated(key, number, ours, end, mends=mends)
         if refusal := self._refusal_of_lost_end(key, target):
@@ -335,7 +335,12 @@ class Planner:
             return None
         for number in placing.targets(key.source.partition, target.partitions):
             there, ours = target.readable.get(number), self.reach.get((target.topic_id, number), 0)
-            if there is not None and there.high_watermark < ours:
+            unseen = any(
+                number in numbers
+                for other, numbers in self.snapshot.lost.items()
+                if other.target_topic == key.target_topic
+            )
+            if there is not None and (there.high_watermark < ours or unseen):
                 return refusals.target_truncated(key, number, ours, there.high_watermark, mends=True)
         return None
 

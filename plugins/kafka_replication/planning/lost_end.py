@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kafka_replication.ledger.contradictions import target_ends
 from kafka_replication.ledger.entries import Entry, Gap, Handled, Position, Receipt
 from kafka_replication.ledger.placement import Part, ends_of
 from kafka_replication.ledger.receipts import Receipts
@@ -75,6 +76,29 @@ def take_back(
             if any(part.until <= ends.get(part.partition, part.until) for part in receipt.parts)
         ),
     )
+
+
+def proven_lost(key: PartitionKey, view: LedgerView, receipts: Receipts, missing: Mapping[int, int]) -> set[int]:
+    """Those target partitions in which a record of ours is known to have been the last one before these ends, where
+    readers find none now. ``receipts`` has at least those from `Position.receipts_from` on.
+
+    Where others wrote before the first record of the key, its end is theirs. Without receipts, which have expired, that
+    is not known for a key with several target partitions, and taken for ours for any other.
+    """
+    position = view.positions[key]
+    retried = view.handled_in(key, position.generation, "retried")
+    ours = target_ends([*receipts.of(key, position.generation), *retried])
+    untold = position.spread is None and receipts.incomplete(key)
+    return {number for number, end in missing.items() if ours.get(number) == end or (untold and number not in ours)}
+
+
+def standing_until(parts: Iterable[Part], number: int, end: int, stands: Callable[[Part], bool]) -> int:
+    """One past our last record that ``stands`` in a target partition, which ends at ``end``; 0 if none does.
+
+    It walks back by the parts of receipts: a chunk is there as a whole or not at all, so its last record tells.
+    """
+    ours = (part for part in parts if part.partition == number and part.until <= end)
+    return next((part.until for part in sorted(ours, key=lambda part: -part.until) if stands(part)), 0)
 
 
 def _lost(known: Collection[Receipt], ends: Mapping[int, int]) -> list[Receipt]:

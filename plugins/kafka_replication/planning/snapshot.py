@@ -113,10 +113,12 @@ class Snapshot:
     ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested
     quarantine: Topic | None = None  # the quarantine topic; None: not requested, or it does not exist
     defaults: TopicDefaults | None = None  # None: not requested, or the brokers do not allow it
-    # The results of the comparison with the ledger: copies that are gone, if they changed since the ledger's entry, and
-    # the target offset of the first record of another client behind our last one.
+    # The results of the comparison with the ledger: copies that are gone, if they changed since the ledger's entry, the
+    # target offset of the first record of another client behind our last one, and the target partitions where our last
+    # record is no longer, although nothing explains it.
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
+    lost: Mapping[PartitionKey, frozenset[int]] = field(default_factory=dict)
     denied: frozenset[Right] = frozenset()  # the operations that the brokers deny, among those that were asked for
     # The rules that deny something, by side. A side that does not show its rules to this client is missing.
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)

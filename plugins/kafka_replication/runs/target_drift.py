@@ -14,11 +14,12 @@ from kafka_replication.config import Replication
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
+from kafka_replication.planning.lost_end import proven_lost
 from kafka_replication.planning.retention.target_retention import (
     RemovalEvidence,
     Retention,
@@ -27,8 +28,9 @@ from kafka_replication.planning.retention.target_retention import (
     offsets_on,
     removed,
 )
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runs.clusters import Clusters
+from kafka_replication.runtime import background
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class Comparison:
             snapshot,
             removed=self._removed(view, snapshot),
             foreign=self._foreign_in(view, snapshot),
+            lost=self.lost(view, snapshot.target),
         )
 
     def _removed(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, Removed]:
@@ -90,6 +93,48 @@ class Comparison:
             )
             found |= answers
         return found
+
+    def lost_now(self, view: LedgerView, keys: Collection[PartitionKey]) -> dict[PartitionKey, frozenset[int]]:
+        """The same as `lost` for these keys, as of now."""
+        view = replace(view, positions={key: position for key, position in view.positions.items() if key in keys})
+        return self.lost(view, self.clusters.target.catalogue.topics({key.target_topic for key in view.positions}))
+
+    def lost(self, view: LedgerView, target: Mapping[str, Topic]) -> dict[PartitionKey, frozenset[int]]:
+        """By key the target partitions that end before our last record, or where readers do not find it at its place.
+
+        It is looked for where the leader epoch has changed since the position was written, and not where retention
+        explains that it is gone, or compaction may, or where an open transaction hides it.
+        """
+        found, missing = dict[PartitionKey, set[int]](), list[tuple[PartitionKey, int, int]]()
+        for key, position in view.positions.items():
+            there = offsets_on(key, position, target.get(key.target_topic))
+            epochs = {number: one.leader_epoch for number, one in there.items() if one.leader_epoch is not None}
+            doubtful = position.in_doubt(epochs, key.source.partition) if position.delivery not in LOSSY else {}
+            for number, end in doubtful.items():
+                if there[number].high_watermark < end:
+                    found.setdefault(key, set()).add(number)
+                elif there[number].log_start < end <= there[number].last_stable and "compact" not in target[
+                    key.target_topic
+                ].config.get("cleanup.policy", ""):
+                    missing.append((key, number, end))
+        unseen = dict[PartitionKey, dict[int, int]]()
+
+        def look(asked: tuple[PartitionKey, int, int]) -> None:
+            key, number, end = asked
+            at = TopicPartition(key.target_topic, number)
+            try:
+                if self.clusters.target.standing.first_record(at, OffsetRange(end - 1, end)) is None:
+                    unseen.setdefault(key, {})[number] = end
+            except ReplicationError as error:
+                log.warning("%s: our last record was not looked for: %s", at, error)
+
+        background.at_once(missing, look, "look")
+        if unseen:
+            since = {key: view.positions[key].receipts_from for key in unseen}
+            receipts = self.clusters.ledger.receipts(since)
+            for key, ends in unseen.items():
+                found.setdefault(key, set()).update(proven_lost(key, view, receipts, ends))
+        return {key: frozenset(numbers) for key, numbers in found.items() if numbers}
 
     def _foreign_in(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, int]:
         ends = dict[TopicPartition, OffsetRange]()

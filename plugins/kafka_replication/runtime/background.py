@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+AT_ONCE = 8
 
 
 def begin(work: Callable[[], T], name: str) -> Future[T]:
@@ -29,3 +31,23 @@ def begin(work: Callable[[], T], name: str) -> Future[T]:
 
     threading.Thread(target=run, daemon=True, name=name).start()
     return future
+
+
+def at_once(items: Iterable[T], work: Callable[[T], None], name: str) -> None:
+    """Call ``work`` with each item, in at most `AT_ONCE` threads. Raises what one of them raises."""
+    queue = deque(items)
+
+    def until_empty() -> None:
+        while queue:
+            try:
+                item = queue.popleft()
+            except IndexError:  # another thread was faster
+                return
+            work(item)
+
+    threads = [begin(until_empty, name) for _ in range(min(AT_ONCE, len(queue)))]
+    try:
+        for thread in threads:
+            thread.result()
+    finally:
+        queue.clear()

@@ -213,15 +213,19 @@ def _list(
 
 def leader_epoch(admin: AdminClient, partition: TopicPartition) -> int | None:
     """The current leader epoch of the partition, or None if the broker does not return it."""
-    epoch = _ask(admin, [partition], _LATEST, committed=False)[partition].leader_epoch
+    return _epoch_of(_ask(admin, [partition], _LATEST, committed=False)[partition])
+
+
+def _epoch_of(answer: ListOffsetsResultInfo) -> int | None:
+    epoch = answer.leader_epoch
     return epoch if epoch is not None and epoch >= 0 else None
 
 
 def leader_epochs_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The current leader epochs of those partitions that answer at once with one."""
     answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
-    epochs = {partition: answer.leader_epoch for partition, answer in answers.items()}
-    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None and epoch >= 0}
+    epochs = {partition: _epoch_of(answer) for partition, answer in answers.items()}
+    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None}
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -230,6 +234,18 @@ def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict
 
 def high_watermarks(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     return _list(admin, partitions, _LATEST, committed=False)
+
+
+def ends_and_epochs(
+    admin: AdminClient, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The high watermarks, and the leader epochs that are known."""
+    answers = _ask(admin, partitions, _LATEST, committed=False)
+    epochs = {partition: _epoch_of(answer) for partition, answer in answers.items()}
+    return (
+        {partition: answer.offset for partition, answer in answers.items()},
+        {partition: epoch for partition, epoch in epochs.items() if epoch is not None},
+    )
 
 
 def last_stable(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -319,10 +335,12 @@ def all_three(
 ) -> dict[TopicPartition, PartitionOffsets | Problem]:
     """The three offsets of each partition, or why they are not known. After a failure it is not asked again."""
     starts, failures = log_starts_each(admin, partitions, patience)
-    high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
+    high, failed = _ask_each(admin, starts, _LATEST, committed=False, patience=patience)
     stable, also_failed = last_stable_each(admin, high, patience)
     answered = {
-        partition: PartitionOffsets(starts[partition], max(high[partition], end), end)
+        partition: PartitionOffsets(
+            starts[partition], max(high[partition].offset, end), end, _epoch_of(high[partition])
+        )
         for partition, end in stable.items()
     }
     problems = {partition: Problem.of(error) for partition, error in (failures | failed | also_failed).items()}
@@ -331,9 +349,20 @@ def all_three(
 
 def shown_ends(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """As `stable_ends`, of those partitions that answer at once, and in which nothing is hidden now."""
-    ends, _ = _list_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
-    stable, _ = last_stable_each(admin, ends, _AT_ONCE)
-    return {partition: end for partition, end in ends.items() if stable.get(partition, -1) >= end}
+    return {partition: end for partition, (end, _) in shown_logs(admin, partitions).items()}
+
+
+def shown_logs(
+    admin: AdminClient, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int | None]]:
+    """The same ends, each with the leader epoch of who named it, if it is known."""
+    answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
+    stable, _ = last_stable_each(admin, answers, _AT_ONCE)
+    return {
+        partition: (answer.offset, _epoch_of(answer))
+        for partition, answer in answers.items()
+        if stable.get(partition, -1) >= answer.offset
+    }
 
 
 def stable_ends(

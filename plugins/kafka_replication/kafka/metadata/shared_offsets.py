@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient
 
@@ -14,14 +15,16 @@ from kafka_replication.kafka.metadata import offsets
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import TopicPartition
 
-_Questions = OfEachAdmin[SharedRead[TopicPartition, int]]
-_ends: _Questions = OfEachAdmin(SharedRead)
-_epochs: _Questions = OfEachAdmin(SharedRead)
+V = TypeVar("V")
+_ends: OfEachAdmin[SharedRead[TopicPartition, tuple[int, int | None]]] = OfEachAdmin(SharedRead)
+_epochs: OfEachAdmin[SharedRead[TopicPartition, int]] = OfEachAdmin(SharedRead)
 
 
-def shown_end(admin: AdminClient, at: TopicPartition) -> int | None:
-    """The end of a partition; None if it did not answer at once, or if a transaction is open below it."""
-    return _asked(_ends, admin, at, offsets.shown_ends)
+def shown_log(admin: AdminClient, at: TopicPartition) -> tuple[int, int | None] | None:
+    """The end of a partition and its leader epoch; None if it did not answer at once, or if a transaction is open below
+    it.
+    """
+    return _asked(_ends, admin, at, offsets.shown_logs)
 
 
 def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
@@ -31,12 +34,12 @@ def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
 
 
 def _asked(
-    questions: _Questions,
+    questions: OfEachAdmin[SharedRead[TopicPartition, V]],
     admin: AdminClient,
     at: TopicPartition,
-    ask: Callable[[AdminClient, Set[TopicPartition]], Mapping[TopicPartition, int]],
-) -> int | None:
-    def answers(wanted: Set[TopicPartition]) -> Mapping[TopicPartition, int]:
+    ask: Callable[[AdminClient, Set[TopicPartition]], Mapping[TopicPartition, V]],
+) -> V | None:
+    def answers(wanted: Set[TopicPartition]) -> Mapping[TopicPartition, V]:
         with suppress(ReplicationError):  # who asks alone gets an error of its own
             return ask(admin, wanted)
         return {}

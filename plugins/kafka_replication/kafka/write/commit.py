@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -34,6 +34,7 @@ class Atomic:
             target_partition.settings,
             target_partition.deadline,
         )
+        self.epochs: Mapping[int, int] = {}  # the leader epochs of target partitions in which our last records stand
         self._newest: Position | None = None  # as it was read last
         self._own_until = 0  # below this target offset there are only our records
         self._marker = 0  # 1 if the control record of our last commit lies at or after `_own_until`
@@ -83,17 +84,13 @@ class Atomic:
         """Raise ForeignWriter if a foreign record lies between our last commit and this target offset."""
         follows = self._own_until + self._marker
         if first < follows:
-            at = self.target_partition.key.target
-            raise TargetLost(
-                f"{at} on the target lost its end while we wrote: a record of ours has the offset {first}, but those"
-                f" before it reached up to {follows}",
-                RUN_AGAIN,
-            )
+            raise _lost_while_we_wrote(self.target_partition.key.target, first, follows)
         if first > follows:  # more than our control record lies between
             self.target_partition.refuse_foreign_records(self._own_until, first)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         ledger, key = self.target_partition.ledger, self.target_partition.key
+        position = position.seen_in(self.epochs, key.source.partition)
         ledger.write(self.entries, key, replace(position, delivery=EXACTLY_ONCE))
         ledger.write(self.entries, key, replace(receipt, after=self._after))
         self.entries.commit()
@@ -160,6 +157,7 @@ class Ordered:
             self.records = AcknowledgedProducer(
                 delivery, what, target_partition.target, target_partition.settings, target_partition.deadline
             )
+        self.epochs: Mapping[int, int] = {}  # as in `Atomic`
         self._newest: Position | None = None  # the position as this session knows it
         self._chunk_from = 0  # where the records of the next chunk may begin
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
@@ -199,12 +197,14 @@ class Ordered:
             self.target_partition.ledger.write(self.entries, self.target_partition.key, self._newest)
             self.entries.commit()
 
-    def lies(self, sent: int, first: int, last: int) -> OffsetRange:  # noqa: ARG002  # they may be lost
+    def lies(self, sent: int, first: int, last: int) -> OffsetRange:  # noqa: ARG002  # later ones may be lost
         """Between two ends of the log. Where records can be lost, and where another copier may be at work, this is
         where they are expected: who reads them back finds out what is there.
         """
         start, self._chunk_from = self._chunk_from, self._chunk_from + sent
         if self._delivery not in LOSSY:
+            if UNKNOWN < first < start:
+                raise _lost_while_we_wrote(self.target_partition.key.target, first, start)
             self._chunk_from = max(self._chunk_from, self.target_partition.high_watermark())
         return OffsetRange(start, self._chunk_from)
 
@@ -219,7 +219,7 @@ class Ordered:
                 f"{key.source}: another copier has written a position since this one read it",
                 "run again when the other run has ended",
             )
-        position = self.promised(position)
+        position = self.promised(position).seen_in(self.epochs, key.source.partition)
         ledger.write(self.entries, key, replace(receipt, delivery=self._delivery, after=self._after))
         ledger.write(self.entries, key, position)
         self.entries.commit()
@@ -237,6 +237,14 @@ class Ordered:
             " earlier one has left open",
             "let a run with delivery: exactly_once mend it",
         )
+
+
+def _lost_while_we_wrote(at: TopicPartition, first: int, follows: int) -> TargetLost:
+    return TargetLost(
+        f"{at} on the target lost its end while we wrote: a record of ours has the offset {first}, but those before it"
+        f" reached up to {follows}",
+        RUN_AGAIN,
+    )
 
 
 Commit = Atomic | Ordered

@@ -6,7 +6,7 @@ record gets a delivery callback.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +18,8 @@ from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.target_partition import check_end, refuse_left_open
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
-from kafka_replication.model.errors import Refused, ReplicationError, Stalled
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.errors import Refused, ReplicationError, SessionEnded, Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
@@ -63,6 +64,7 @@ class Offsets:
     partitioner: Partitioner
     error: Callable[[KafkaError, str], ReplicationError]  # names one of Kafka's
     ends: dict[int, int] = field(default_factory=dict)  # one past our last record before this chunk, by partition
+    check_leaders: Callable[[Collection[int]], None] = lambda partitions: None  # raises if one has changed
     _growing: dict[int, _Growing] = field(default_factory=dict)
     _misplaced: KafkaError | None = None  # an acknowledgement without an offset, or with one that is too low
     each = True
@@ -98,6 +100,7 @@ class Offsets:
             at = TopicPartition(self.key.target_topic, number)
             check_end(at, growing.ranges[0][0], self.ends.get(number, 0))  # it may have lost its end while we wrote
             self.ends[number] = growing.until
+        self.check_leaders(self._growing)
         return KafkaPartitions(
             self.partitioner.by, tuple(growing.part(number) for number, growing in sorted(self._growing.items()))
         )
@@ -111,12 +114,8 @@ class EachOffset:
     """
 
     def __init__(self, partition: PartitionSession, ids: Ids, partitioning: Partitioning) -> None:
-        self._at, self._sender, self._ids, self._partitioning = (
-            partition.target_partition,
-            partition.sender,
-            ids,
-            partitioning,
-        )
+        self._at, self._how, self._sender = partition.target_partition, partition.how, partition.sender
+        self._ids, self._partitioning = ids, partitioning
         self._ends = dict[int, int]()  # one past our last record, by target partition
 
     @cached_property
@@ -133,18 +132,32 @@ class EachOffset:
         key, by = self._at.key, self._partitioner.by
         self._refuse_change(position, by)
         self._ends = dict(position.ends(key.source.partition)) if position.spread else {}
-        ours = {number: end for number, end in position.ends(key.source.partition).items() if end}
-        places = [TopicPartition(key.target_topic, number) for number in sorted(ours)]
-        for at, end in offsets.high_watermarks(self._at.admin, places).items():
-            check_end(at, end, ours[at.partition])
-        self._refuse_left_open(by.partitions)
-
-    def _refuse_left_open(self, partitions: int) -> None:
-        """Raise TargetLost as `refuse_left_open` does, for all partitions that the target topic has."""
-        key = self._at.key
-        places = [TopicPartition(key.target_topic, number) for number in range(partitions)]
-        stable, ends = offsets.last_stable(self._at.admin, places), offsets.high_watermarks(self._at.admin, places)
+        ours, places = position.ends(key.source.partition), self._places(range(by.partitions))
+        stable, (ends, epochs) = (
+            offsets.last_stable(self._at.admin, places),
+            offsets.ends_and_epochs(self._at.admin, places),
+        )
+        for at, end in ends.items():
+            check_end(at, end, ours.get(at.partition, 0))
         refuse_left_open(self._at.admin, key, [at for at in places if stable[at] < ends[at]])
+        self._how.epochs = {at.partition: epoch for at, epoch in epochs.items()}
+        if position.seen_in(self._how.epochs, key.source.partition) != position:  # the leaders have changed
+            # What others of us lost there, too, would be covered by what this session appends.
+            for other, reached in sorted(self._at.ledger.view().positions.items()):
+                if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE:
+                    self._at.refuse_lost_end(other, reached, self._how.epochs)
+
+    def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
+        return [TopicPartition(self._at.key.target_topic, number) for number in sorted(partitions)]
+
+    def _check_leaders(self, partitions: Collection[int]) -> None:
+        """Raise SessionEnded if one of these target partitions has another leader epoch than at `check_target`: it may
+        have lost records of other source partitions, in whose place our new ones would lie. The next session looks.
+        """
+        now = offsets.leader_epochs_now(self._at.admin, self._places(partitions))
+        for at in self._places(partitions):
+            if self._how.epochs.get(at.partition) != now.get(at):
+                raise SessionEnded(f"{at} on the target has another leader than when this session began", "run again")
 
     def _refuse_change(self, position: Position, by: PartitionedBy) -> None:
         """The plan has refused what may not change, so this is about a topic that grew meanwhile."""
@@ -157,4 +170,10 @@ class EachOffset:
             )
 
     def begin(self) -> Offsets:
-        return Offsets(key=self._at.key, partitioner=self._partitioner, error=self._sender.error, ends=self._ends)
+        return Offsets(
+            key=self._at.key,
+            partitioner=self._partitioner,
+            error=self._sender.error,
+            ends=self._ends,
+            check_leaders=self._check_leaders,
+        )

@@ -39,13 +39,17 @@ class PartitionSession:
         self.target_partition.check_ids(ids)
 
     def check_target(self, position: Position) -> None:
-        """Raise ForeignWriter if the target does not have what the position says.
+        """Raise ForeignWriter if the target does not have what the position says. Our last record is looked for where
+        the leader has changed since then: the end of the log proves nothing, as aborted attempts make it longer.
 
         A session without transactions may have left records behind the position, and a profile that loses records may
         have fewer: who reads them back judges them. What was read back is there in any profile.
         """
-        ours, end = position.target_end, self.target_partition.end()
+        ours, (end, epoch) = position.target_end, self.target_partition.end()
         check_end(self.key.target, end, self._read_back_until(position) if position.delivery in LOSSY else ours)
+        if epoch is not None and position.delivery not in LOSSY:
+            self.how.epochs = {self.key.target.partition: epoch}
+            self.target_partition.refuse_lost_end(self.key, position, self.how.epochs)
         if position.delivery == EXACTLY_ONCE:
             self.target_partition.refuse_foreign_records(ours, end)
             self.how.follows(end, None)

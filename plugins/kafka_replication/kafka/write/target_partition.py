@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -14,11 +14,12 @@ from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.metadata import offsets, open_transactions, shared_offsets, topics
 from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.kafka.write.producers.transactions import longest_wait
-from kafka_replication.ledger.entries import ONE_WRITER, Ids
+from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter, TargetLost
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import TopicPartition, readable
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
+from kafka_replication.planning.lost_end import proven_lost
 from kafka_replication.runtime.deadline import Deadline
 
 RUN_AGAIN = "run again: what the receipts prove is copied again, or the run says why not; find out what truncated it"
@@ -74,15 +75,45 @@ class TargetPartition:
         seconds = self.deadline.within(topics.TIMEOUT)
         topics.check_id(self.admin, self.key.target_topic, ids.target_topic, "target", seconds)
 
-    def end(self) -> int:
-        """The target's end, after waiting until no open transaction hides records below it. Raises Stalled; raises
-        TargetLost at once if the transaction is one that nobody ends.
+    def end(self) -> tuple[int, int | None]:
+        """The target's end, after waiting until no open transaction hides records below it, and a leader epoch that it
+        had before. Raises Stalled; raises TargetLost at once if the transaction is one that nobody ends.
         """
         at, most = self.key.target, longest_wait(self.settings, self.deadline)
-        if (end := shared_offsets.shown_end(self.admin, at)) is not None:
-            return end
-        refuse = partial(refuse_left_open, self.admin, self.key)
-        return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at]
+        if (shown := shared_offsets.shown_log(self.admin, at)) is not None:
+            return shown
+        epoch, refuse = offsets.leader_epoch(self.admin, at), partial(refuse_left_open, self.admin, self.key)
+        return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at], epoch
+
+    def refuse_lost_end(self, key: PartitionKey, position: Position, epochs: Mapping[int, int]) -> None:
+        """Raise TargetLost if the last record of this key is not where its position says, in a target partition that
+        has another leader epoch now: without that record, what we append would cover the place of lost ones.
+
+        Retention explains that it is missing, and compaction may.
+        """
+        doubtful = position.in_doubt(epochs, key.source.partition)
+        if not doubtful:
+            return
+        starts = offsets.log_starts(self.admin, [TopicPartition(key.target_topic, number) for number in doubtful])
+        missing = {
+            number: end
+            for number, end in doubtful.items()
+            if (at := TopicPartition(key.target_topic, number)) in starts
+            and starts[at] < end
+            and self.first_record(at, OffsetRange(end - 1, end)) is None
+        }
+        if not missing or "compact" in topics.config(self.admin, key.target_topic)["cleanup.policy"]:
+            return
+        receipts = self.ledger.receipts({key: position.receipts_from})
+        for number in proven_lost(key, self.ledger.view(), receipts, missing):
+            raise TargetLost(
+                f"{key.target_topic}-{number} on the target does not show our last record of {key.source}, which was at"
+                f" offset {missing[number] - 1}: the target lost data, and other records lie there now",
+                RUN_AGAIN,
+            )
+
+    def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
+        return first_record(self.target, consumer_group(self.key.replication), at, wanted)
 
     def high_watermark(self) -> int:
         return offsets.high_watermarks(self.admin, [self.key.target])[self.key.target]
@@ -94,7 +125,7 @@ class TargetPartition:
         at = self.key.target
         start = offsets.log_starts(self.admin, [at])[at]
         wanted = readable(max(start, ours), until)
-        foreign = first_record(self.target, consumer_group(self.key.replication), at, wanted)
+        foreign = self.first_record(at, wanted)
         if foreign is not None:
             raise ForeignWriter(
                 f"{at} on the target holds a record at offset {foreign} that the ledger does not know"

@@ -100,10 +100,15 @@ def target_truncated(key: PartitionKey, number: int, ours: int, end: int, *, men
             "the next run that is no backfill copies it again where receipts prove what stood there and the source"
             " still has it; where it says that it cannot, "
         )
+    what = f"{at} on the target does not show our last record, which was at offset {ours - 1}: the target lost data"
+    if end < ours:
+        what = (
+            f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost its last"
+            f" {ours - end} offsets after they were copied"
+        )
     return Refusal(
         State.TARGET_TRUNCATED,
-        f"{key.source}: {at} on the target ends at {end}, but our records were there up to {ours}: the target lost its"
-        f" last {ours - end} offsets after they were copied",
+        f"{key.source}: {what}",
         f"{run}find out what truncated or restored it (unclean leader election, restored disk); then re-create"
         f" {key.target_topic} and reset the topic: {reset_command(key)}",
     )

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.ledger.entries import Entry, Position, Receipt
+from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import Busy, Fenced, OutOfTime, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.planning.lost_end import NotProven, TakenBack, take_back
+from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.target_retention import offsets_on
 from kafka_replication.planning.snapshot import PartitionOffsets
@@ -33,7 +33,6 @@ from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.targets.port import EntrySession
 
 log = logging.getLogger(__name__)
-AT_ONCE = 8  # partitions; each has a producer for as long as it is mended
 _LOOKED_AT = (State.IN_SYNC, State.BEHIND, State.PENDING, State.REMOVED, State.PARTLY_REMOVED, State.TARGET_TRUNCATED)
 Texts = dict[PartitionKey, str]
 
@@ -55,7 +54,7 @@ class Mended:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
     """The damage of one partition, by number of the target partition: the first offset of what an earlier transaction
-    of this key left open, and the end of the log where it was lost. ``ends`` has the end of each of these logs.
+    of this key left open, and how far our copies stand in each log (``ends``): to its end, or less where some are lost.
     """
 
     left_open: Mapping[int, int]
@@ -89,10 +88,7 @@ def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
 def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionKey]) -> Mended:
     """The same once. Adds to ``half_done`` whose session has ended by an error that may not come again."""
     world = before
-    looked_at = [planned.key for planned in plan.partitions if _is_looked_at(run, planned, world)]
-    suspects = _suspects(run, world, looked_at)
-    dropped = _dropped(run, world, [key for key in looked_at if key not in suspects and world.view.pending(key)])
-    suspects |= {key: [key.target] for key in dropped}
+    suspects = _suspects(run, world, [planned.key for planned in plan.partitions if _is_looked_at(run, planned, world)])
     if not suspects:
         return Mended(world=before)
     name = run.replication.name
@@ -102,18 +98,19 @@ def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionK
     run.clusters.target.end_sessions(ids, run.check)
     view, left = run.view(), Texts()
     suspects = {key: some for key, some in suspects.items() if view.positions.get(key) == world.view.positions[key]}
-    dropped = {key: begins for key, begins in dropped.items() if key in suspects}
-    world = replace(world, view=view)
     # The end of an open transaction has dropped what Kafka had hidden before it in the same partition.
-    dropped |= _dropped(run, world, [key for key in suspects if key not in dropped and view.pending(key)])
-    damages = _damages(run, world, suspects, dropped, left)
-    done = _mend_each(run, world, damages, left, half_done) if damages else {}
+    lost = {**world.snapshot.lost, **run.comparison.lost_now(view, suspects)}
+    world = replace(world, view=view, snapshot=replace(world.snapshot, lost=lost))
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(suspects))
+    damages = _damages(run, world, suspects, receipts, left)
+    done = _mend_each(run, world, damages, receipts, left, half_done) if damages else {}
     for key, text in done.items():
         log_event(log, logging.WARNING, Event.MENDED, "%s: %s", key, text)
     if not done and not half_done:
         return Mended(world=before, left=left)
     removed = {key: entry for key, entry in world.snapshot.removed.items() if key not in done}
-    world = replace(world, view=run.view(), snapshot=replace(world.snapshot, removed=removed))
+    lost = {key: numbers for key, numbers in lost.items() if key not in done}
+    world = replace(world, view=run.view(), snapshot=replace(world.snapshot, removed=removed, lost=lost))
     return Mended(world=world, done=done, left=left)
 
 
@@ -137,14 +134,13 @@ def _suspects(run: LeasedRun, world: World, keys: Iterable[PartitionKey]) -> dic
         asked = {at for some in hides.values() for at in some}
         left_open = {at: run.clusters.target.standing.left_open(at) for at in sorted(asked)}
         hides = {key: [at for at in some if key.transactional_id in left_open[at]] for key, some in hides.items()}
-    suspects = {key: [*_short(run, key, world), *some] for key, some in hides.items()}
+    suspects = {key: list(dict.fromkeys([*_lost(key, world), *some])) for key, some in hides.items()}
     return {key: some for key, some in suspects.items() if some}
 
 
-def _short(run: LeasedRun, key: PartitionKey, world: World) -> list[TopicPartition]:
-    ours = world.view.positions[key].ends(key.source.partition)
-    there = _there(run, key, world)
-    return [at for at, offsets in there.items() if offsets.high_watermark < ours.get(at.partition, 0)]
+def _lost(key: PartitionKey, world: World) -> list[TopicPartition]:
+    """The target partitions that do not show the last record of the key."""
+    return [TopicPartition(key.target_topic, number) for number in sorted(world.snapshot.lost.get(key, ()))]
 
 
 def _there(run: LeasedRun, key: PartitionKey, world: World) -> dict[TopicPartition, PartitionOffsets]:
@@ -156,43 +152,11 @@ def _there(run: LeasedRun, key: PartitionKey, world: World) -> dict[TopicPartiti
     return {TopicPartition(key.target_topic, number): offsets for number, offsets in there.items()}
 
 
-def _dropped(run: LeasedRun, world: World, unverified: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """The target offset from which on nothing of these partitions can be read, although the last receipts say so.
-
-    Something aborted a chunk whose commit Kafka had completed without this partition. Only who copied and did not
-    verify is asked about: mostly nobody.
-    """
-    view, standing, found = world.view, run.clusters.target.standing, dict[PartitionKey, int]()
-    if not unverified or not run.replication.placing.sole:
-        return found
-    receipts = run.clusters.ledger.receipts({key: view.receipts_from(key) for key in unverified})
-    logs = standing.logs([key.target for key in unverified])
-
-    def look(key: PartitionKey) -> None:
-        topic = world.snapshot.target[key.target_topic]
-        there, pending = logs.get(key.target), view.pending(key)
-        # Compaction may have removed them.
-        if there is None or "compact" in topic.config.get("cleanup.policy", ""):
-            return
-        known = receipts.of(key, view.positions[key].generation)
-        parts = [part for one in known if pending.contains(one.range) for part in one.parts]
-        end = there.until
-        for part in sorted(parts, key=lambda part: part.first, reverse=True):
-            if not there.from_ <= part.first < part.until <= end:
-                return
-            if standing.first_record(key.target, OffsetRange(part.first, end)) is not None:
-                return
-            found[key] = end = part.first
-
-    _at_once(unverified, look)
-    return found
-
-
 def _damages(
     run: LeasedRun,
     world: World,
     suspects: Mapping[PartitionKey, Collection[TopicPartition]],
-    dropped: Mapping[PartitionKey, int],
+    receipts: Receipts,
     left: Texts,
 ) -> dict[PartitionKey, Damage]:
     """The damages that are left once older sessions have ended. A partition of which that is not certain is ``left``.
@@ -201,38 +165,57 @@ def _damages(
     """
     standing, places = run.clusters.target.standing, {at for some in suspects.values() for at in some}
     hiding = standing.hiding(places)
-    doubtful = hiding | {at for key in suspects for at in _short(run, key, world)} | {key.target for key in dropped}
+    doubtful = hiding | {at for key in suspects for at in _lost(key, world)}
     ends, damages = standing.certain_ends(doubtful), dict[PartitionKey, Damage]()
     left_open = {at: standing.left_open(at) for at in sorted(hiding & ends.keys())}
     for key, some in suspects.items():
-        ours, wanted = world.view.positions[key].ends(key.source.partition), sorted(doubtful & {*some})
+        wanted = sorted(doubtful & {*some, *_lost(key, world)})
         if unknown := [at for at in wanted if at not in ends]:
             left[key] = f"{unknown[0]} shows less than was copied, and it is not certain where it ends"
             continue
-        seen = {at.partition: min(ends[at], dropped.get(key, ends[at])) for at in wanted}
         begins = {
             at.partition: open_[key.transactional_id]
             for at, open_ in left_open.items()
             if at in some and key.transactional_id in open_
         }
-        seen = {number: end for number, end in seen.items() if number in begins or end < ours.get(number, 0)}
+        seen = {number: ends[TopicPartition(key.target_topic, number)] for number in begins}
+        try:
+            for at in _lost(key, world):  # what is hidden is judged below
+                end = min(ends[at], begins.get(at.partition, ends[at]))
+                seen[at.partition] = _standing_until(run, world, receipts, key, at, end)
+        except ReplicationError as error:
+            left[key] = f"what stands on the target could not be read: {error.what}"
+            continue
         if seen:
             damages[key] = Damage(left_open=begins, ends=seen)
     return damages
+
+
+def _standing_until(
+    run: LeasedRun, world: World, receipts: Receipts, key: PartitionKey, at: TopicPartition, end: int
+) -> int:
+    """One past the last record of the key that stands in this target partition, which ends at ``end``."""
+    offsets = _there(run, key, world).get(at)
+    log_start, standing = offsets.log_start if offsets else 0, run.clusters.target.standing
+
+    def stands(part: Part) -> bool:
+        last = OffsetRange(part.until - 1, part.until)
+        return part.until <= log_start or standing.first_record(at, last) is not None  # or retention explains it
+
+    parts = (part for one in receipts.of(key, world.view.positions[key].generation) for part in one.parts)
+    return standing_until(parts, at.partition, end, stands)
 
 
 def _mend_each(
     run: LeasedRun,
     world: World,
     damages: Mapping[PartitionKey, Damage],
+    receipts: Receipts,
     left: Texts,
     half_done: set[PartitionKey],
 ) -> Texts:
     """Several partitions at a time. What is wrong with one is ``left``, and stops no other."""
-    view = world.view
-    wanted = {key: None if damage.ends else view.receipts_from(key) for key, damage in damages.items()}
-    mender = _Mender(run, world, run.clusters.ledger.receipts(wanted))
-    done = Texts()
+    mender, done = _Mender(run, world, receipts), Texts()
 
     def work(key: PartitionKey) -> None:
         run.check()
@@ -247,33 +230,13 @@ def _mend_each(
             if error.retriable or isinstance(error, Fenced):
                 half_done.add(key)
 
-    _at_once(damages, work)
+    background.at_once(damages, work, "mend")
     hidden = {TopicPartition(key.target_topic, number): key for key in done for number in damages[key].left_open}
     _, failures = run.clusters.target.standing.stable_ends(hidden, run.replication.timeouts.request)
     for at, error in failures.items():
         if done.pop(hidden[at], None):
             left[hidden[at]] = error.what
     return done
-
-
-def _at_once(keys: Iterable[PartitionKey], work: Callable[[PartitionKey], None]) -> None:
-    """Call ``work`` with each key, in several threads. Raises what one of them raises."""
-    queue = deque(keys)
-
-    def until_empty() -> None:
-        while queue:
-            try:
-                key = queue.popleft()
-            except IndexError:  # another thread was faster
-                return
-            work(key)
-
-    threads = [background.begin(until_empty, "mend") for _ in range(min(AT_ONCE, len(queue)))]
-    try:
-        for thread in threads:
-            thread.result()
-    finally:
-        queue.clear()
 
 
 class _Mender:

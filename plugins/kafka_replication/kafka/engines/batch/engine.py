@@ -22,7 +22,7 @@ from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.kafka.write.producers.batch_producer import BatchRefused
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import combinations, engine_choice
-from kafka_replication.model.errors import BadInput, Refused, Unexpected
+from kafka_replication.model.errors import BadInput, ForeignWriter, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Batches, Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND
@@ -103,6 +103,8 @@ class BatchReader:
             if self._next != left.from_:
                 self._go_to(left, position)
             return self._copy(left, batches, most_records)
+        except ForeignWriter:  # another engine would append all the same
+            raise
         except _FOR_ANOTHER as e:
             raise HandOver(self._end, str(e)) from e
 
