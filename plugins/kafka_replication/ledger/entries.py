@@ -233,7 +233,7 @@ class Removed(LedgerEntry):
 
     KIND = "removed"
     FORMAT = 1
-    OPTIONAL = frozenset({"middle", "target_starts"})
+    OPTIONAL = frozenset({"middle", "taken_back", "target_starts"})
 
     generation: Number
     target_start: Number  # the target's log start up to which ``coverage`` is known
@@ -246,6 +246,7 @@ class Removed(LedgerEntry):
     receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
     middle: JsonCoverage = Coverage()  # noqa: RUF009 - more of them, whose copies lay above the target's log start
+    taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
     extra: Extra = field(default_factory=dict, hash=False)
 
     def start(self, partition: int) -> int:

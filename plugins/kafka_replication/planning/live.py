@@ -319,7 +319,7 @@ class Planner:
             end = target.offsets(number).high_watermark if ours else 0
             if end < ours:
                 mends = position.delivery == self.replication.delivery == EXACTLY_ONCE
-                return refusals.target_truncated(key, number, ours, end, mends=mends)
+                return refusals.target_truncated(key, number, ours, end, self.replication.mend if mends else None)
         if refusal := self._refusal_of_lost_end(key, target):
             return refusal
         if key in self.snapshot.foreign:
@@ -336,7 +336,7 @@ class Planner:
         for number in placing.targets(key.source.partition, target.partitions):
             there, ours = target.readable.get(number), self.reach.get((target.topic_id, number), 0)
             if there is not None and there.high_watermark < ours:
-                return refusals.target_truncated(key, number, ours, there.high_watermark, mends=True)
+                return refusals.target_truncated(key, number, ours, there.high_watermark, self.replication.mend)
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
