@@ -26,12 +26,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """The three offsets of one partition (`ListOffsets`, KIP-98), and its leader epoch if it is known."""
+    """The three offsets of one partition (`ListOffsets`, KIP-98), and its leader epoch if it is known. ``hidden_by``
+    names the transaction that hides records, for people; empty if it is not known.
+    """
 
     log_start: int
     high_watermark: int
     last_stable: int
     leader_epoch: int | None = None
+    hidden_by: str = field(default="", compare=False)
 
     @property
     def readable(self) -> OffsetRange:
