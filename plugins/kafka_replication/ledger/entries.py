@@ -226,9 +226,8 @@ class Deleted(LedgerEntry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed(LedgerEntry):
-    """Copies that were on the target and are no longer there.
-
-    Written when a run or an audit finds them gone, and when offsets are given back to be copied again.
+    """Copies that were on the target and are no longer there. Written when a run or an audit finds them gone, and when
+    offsets are given back to be copied again.
     """
 
     KIND = "removed"
