@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.model.errors import ReplicationError, Unreachable
@@ -34,6 +34,7 @@ class PartitionOffsets:
     high_watermark: int
     last_stable: int
     leader_epoch: int | None = None
+    _: KW_ONLY
     hidden_by: str = field(default="", compare=False)
 
     @property
