@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.planning.plan import State
+from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.runs import steps
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.replicate.replicating import replicate
@@ -40,19 +41,41 @@ def lose_the_end(scene: Scenario, cluster: KafkaCluster, partitions: int = 1) ->
     assert scene.watermark() == 100
 
 
+def ledger_text(scene: Scenario) -> str:
+    view = scene.bare_run().view()
+    return ledger_table(view, {})
+
+
 def test_it_is_copied_again_before_what_is_new(
     own_scene: Scenario, own_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = own_scene
     lose_the_end(scene, own_cluster)
     assert standing(scene.bare_run())[0].plan.state is State.TARGET_TRUNCATED
+    receipts = scene.bare_run().clusters.ledger.receipts({scene.key(): None}).all(scene.key())
+    taken = [receipt for receipt in receipts if receipt.range.from_ >= 60]
     scene.source.produce(scene.topic, numbered(20, 100))
+    scene.settings |= {"mend": "report"}
+    assert "set mend: repair" in standing(scene.bare_run())[0].plan.remedy
+    before, size = scene.position(), scene.target.size(scene.topic)
+    told = scene.run()
+    assert told.outcome == "failed" and only(told).copied == 0 and "mend: repair" in (only(told).remedy or "")
+    assert all(one.digest in (only(told).error or "") for one in taken), told.table()
+    assert (scene.position(), scene.watermark(), scene.target.size(scene.topic)) == (before, 100, size)
+    scene.settings |= {"mend": "repair"}
     with caplog.at_level(logging.WARNING):
         report = scene.run()
     assert report.outcome == "done", report.table()
     assert only(report).copied == 60 and "[60, 100)" in "".join(report.notes)
     assert Event.MENDED in [getattr(record, EVENT, "") for record in caplog.records]
     scene.assert_copied()
+    removal = scene.bare_run().view().removal(scene.key(), 1)
+    assert removal is not None and len(removal.taken_back) == len(taken) > 0
+    for kept, gone in zip(removal.taken_back, taken, strict=True):
+        assert kept.startswith(f"{gone.range}: {gone.count} records, {gone.digest_kind} {gone.digest}, at target")
+        assert f"0: {gone.parts[0].offsets}" in kept
+        assert kept in "".join(report.notes) and any(kept in line for line in caplog.messages)
+    assert all(f"TAKEN BACK {scene.topic}-0 {kept}" in ledger_text(scene) for kept in removal.taken_back)
     assert scene.watermark() == 120 and str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 120)"
     scene.idle_run()
     assert audit(scene.bare_run()).outcome == "clean"

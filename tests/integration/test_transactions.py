@@ -71,8 +71,12 @@ def test_a_run_ends_at_the_last_stable_offset(scene: Scenario, caplog: pytest.Lo
     withheld = (
         "the last stable offset is 40, the high watermark 70; the 30 offsets between them are withheld until it ends"
     )
-    assert any(f"{scene.topic}-0: a transaction is open: {withheld}" in line for line in caplog.messages)
+    (line,) = {line for line in caplog.messages if f"{scene.topic}-0: a transaction is open: {withheld}" in line}
     text = yaml.safe_dump(scene.document())
+    looks = [ended(cli(scene, text, scene.source.bootstrap, command))[1] for command in ("check", "status")]
+    for told in (line, *looks):
+        assert "(none of our replications), producer id " in told and ", coordinator 1" in told, told
+        assert "open since 2" in told and "brokers abort it by 2" in told and "hanging:" not in told
     code, out, _ = ended(cli(scene, text, scene.source.bootstrap, "status", "--json"))
     [line] = json.loads(out)["partitions"]
     assert (code, line["source_end"], line["high_watermark"], line["withheld"], line["lag"]) == (0, 40, 70, 30, 0)

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 import yaml
@@ -56,6 +57,22 @@ def test_a_wait_names_the_transaction_its_owner_and_its_end(
         assert told in stalled.value.what and "brokers abort it by 2" in stalled.value.what
         (said,) = [line for line in caplog.messages if line.startswith("waiting for the end of a transaction")]
         assert f"hides {at} from " in said and told in said
+
+
+def test_what_outlives_its_time_out_hangs_and_the_command_that_ends_it_is_told(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers look only every few seconds, by which a transaction lives longer. Without that it counts as hanging."""
+    scene.target.create(scene.topic)
+    scene.target.produce(scene.topic, numbered(7))
+    at = At(scene.topic, 0)
+    admin = clients.admin({"bootstrap.servers": scene.target.bootstrap})
+    with left_open(scene, scene.topic, at):
+        assert "hanging" not in open_transactions.named(admin, at)
+        monkeypatch.setattr(open_transactions, "SWEEP", -timedelta(seconds=120))  # the time-out of this one
+        told = open_transactions.named(admin, at)
+    assert f"transactional id {scene.topic} (none of our replications)" in told and "hanging: its time-out was" in told
+    assert told.endswith(f"abort --topic {scene.topic} --partition 0 --start-offset 7")
 
 
 def test_it_is_told_which_records_lie_in_whose_open_transaction(scene: Scenario) -> None:

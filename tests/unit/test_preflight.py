@@ -8,6 +8,7 @@ import pytest
 
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.planning.checks.preflight import Finding, check, raise_errors
+from kafka_replication.planning.topics import durability
 from kafka_replication.runs.plan import looking
 from tests.support.preflight_worlds import AT, SOURCE, TARGET, UNSAFE, findings, replication, sides, topic
 
@@ -218,12 +219,25 @@ def test_warnings_about_many_places_are_one_line_of_the_log_and_errors_one_each(
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     named = "orders-0, orders-1, orders-2, orders-3, orders-4, and 2 more (`kafka-replication check` names all)"
     assert [text for level, text in logged if level == "WARNING"] == [
-        f"{named}: one replica. Remedy: use three",
-        "orders-0: unclean. Remedy: use three",
+        f"{named}: one replica; orders-0: unclean. Remedy: use three"
     ]
     assert [text for level, text in logged if level == "ERROR"] == [
         f"{place}: one replica. Remedy: use three" for place in places
     ]
+
+
+def test_a_development_cluster_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Each run says it again: a topic with one replica, one that allows an unclean election, and the ledger."""
+    settings, one = replication(), topic("orders", TARGET, replicas=1)
+    unclean = topic("other", {**TARGET, "unclean.leader.election.enable": "true"})
+    findings = [
+        found
+        for what, each in (("the target", one), ("the ledger topic", one), ("the target", unclean))
+        for found in durability.check_existing(settings, each.name, what, each)
+    ]
+    looking.log_findings(findings)
+    assert len(findings) == 3 and len(caplog.messages) == 1
+    assert all(f"{found.where}: {found.what}" in caplog.messages[0] for found in findings)
 
 
 def test_a_warning_is_logged_once_and_says_its_severity_once(caplog: pytest.LogCaptureFixture) -> None:

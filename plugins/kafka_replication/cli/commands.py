@@ -373,6 +373,7 @@ def ledger(
                 "verified": json.loads(codec.encode(view.verified[key])) if key in view.verified else None,
                 "gaps": [json.loads(codec.encode(gap)) for gap in view.gaps.get(key, ())],
                 "receipts": [json.loads(codec.encode(receipt)) for receipt in receipts.all(key)],
+                "taken_back": list(removal.taken_back) if (removal := view.removal(key, position.generation)) else [],
             }
             for key, position in sorted(view.positions.items())
         ]

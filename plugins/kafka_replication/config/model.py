@@ -134,6 +134,15 @@ class Replication(Section):
             " `fire_and_forget`: nothing is acknowledged or sent again. docs/delivery.md compares them."
         ),
     )
+    mend: Literal["repair", "report"] = Field(
+        default="repair",
+        description=(
+            "What a run does where the target no longer shows copies that the ledger has, after an outage. `repair`:"
+            " it takes their receipts out of the ledger, which keeps a description of each (`kafka-replication"
+            " ledger`), and copies them again. `report`: it says what it would do and refuses the partition, so that"
+            " nothing is deleted from the ledger or written to that partition until a person has looked."
+        ),
+    )
     accept_loss: float = Field(
         default=0.0,
         ge=0,

@@ -124,12 +124,16 @@ class VerifyDocument(TypedDict):
 
 
 class LedgerRow(PartitionRow):
-    """The entries of one partition as the ledger has them: docs/ledger.md describes each, with its format."""
+    """The entries of one partition as the ledger has them: docs/ledger.md describes each, with its format.
+
+    ``taken_back`` describes the newest receipts that a run deleted, because the target had lost what they are about.
+    """
 
     position: dict[str, Any]
     verified: dict[str, Any] | None
     gaps: list[dict[str, Any]]
     receipts: list[dict[str, Any]]
+    taken_back: list[str]
 
 
 class LedgerDocument(TypedDict):

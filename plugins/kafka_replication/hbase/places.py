@@ -63,7 +63,8 @@ class TableWrites:
         put = Rows(replace(self._origin, generation=aside.generation)).put(record, number, row, failed=about)
         puts = replace(self._puts, table=aside.topic, resend=replace(self._puts.resend, where=aside.topic))
         failures = puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)])
-        self._puts.sent_again |= puts.sent_again
+        if puts.sent_again:  # another thread may set it as well
+            self._puts.sent_again = True
         if failures:
             raise refused(self._key, failures, self.remedies)
         return placed

@@ -247,14 +247,13 @@ class Deleted(LedgerEntry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed(LedgerEntry):
-    """Copies that were on the target and are no longer there.
-
-    Written when a run or an audit finds them gone, and when offsets are given back to be copied again.
+    """Copies that were on the target and are no longer there. Written when a run or an audit finds them gone, and when
+    offsets are given back to be copied again.
     """
 
     KIND = "removed"
     FORMAT = 1
-    OPTIONAL = frozenset({"middle", "target_starts"})
+    OPTIONAL = frozenset({"middle", "taken_back", "target_starts"})
 
     generation: Number
     target_start: Number  # the target's log start up to which ``coverage`` is known
@@ -267,6 +266,7 @@ class Removed(LedgerEntry):
     receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
     middle: JsonCoverage = Coverage()  # noqa: RUF009 - more of them, whose copies lay above the target's log start
+    taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
     extra: Extra = field(default_factory=dict, hash=False)
 
     def start(self, partition: int) -> int:

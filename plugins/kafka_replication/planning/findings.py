@@ -45,17 +45,23 @@ class Finding:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """For a log: warnings that differ in their place alone become one, which names the first `NAMED` places and counts
-    the others.
+    """For a log: warnings with the same remedy become one, which of each problem names the first `NAMED` places and
+    counts the others. Each run says them again.
     """
-    same: dict[tuple[str, ...], list[Finding]] = {}
+    same: dict[tuple[str, ...], dict[str, list[Finding]]] = {}
     for finding in dict.fromkeys(findings):
-        own = finding.where if finding.severity == "error" else ""
-        same.setdefault((finding.severity, finding.what, finding.remedy, own), []).append(finding)
-    return [replace(group[0], where=_places([finding.where for finding in group])) for group in same.values()]
+        own = (finding.where, finding.what) if finding.severity == "error" else ()
+        group = same.setdefault((finding.severity, finding.remedy, *own), {})
+        group.setdefault(finding.what, []).append(finding)
+    lines = list[Finding]()
+    for (first, *more), *others in (list(group.values()) for group in same.values()):
+        others_text = [f"{_places(some)}: {some[0].what}" for some in others]
+        lines.append(replace(first, where=_places([first, *more]), what="; ".join([first.what, *others_text])))
+    return lines
 
 
-def _places(names: Sequence[str]) -> str:
+def _places(findings: Sequence[Finding]) -> str:
+    names = [finding.where for finding in findings]
     rest = f", and {len(names) - NAMED} more (`kafka-replication check` names all)" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + rest
 

@@ -319,7 +319,7 @@ class Planner:
             end = target.offsets(number).high_watermark if ours else 0
             if end < ours or number in self.snapshot.lost.get(key, ()):
                 mends = position.delivery == self.replication.delivery == EXACTLY_ONCE
-                return refusals.target_truncated(key, number, ours, end, mends=mends)
+                return refusals.target_truncated(key, number, ours, end, self.replication.mend if mends else None)
         if refusal := self._refusal_of_lost_end(key, target):
             return refusal
         if key in self.snapshot.foreign:
@@ -341,7 +341,7 @@ class Planner:
                 if other.target_topic == key.target_topic
             )
             if there is not None and (there.high_watermark < ours or unseen):
-                return refusals.target_truncated(key, number, ours, there.high_watermark, mends=True)
+                return refusals.target_truncated(key, number, ours, there.high_watermark, self.replication.mend)
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:

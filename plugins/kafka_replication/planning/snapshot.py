@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.model.errors import ReplicationError, Unreachable
@@ -26,12 +26,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """The three offsets of one partition (`ListOffsets`, KIP-98), and its leader epoch if it is known."""
+    """The three offsets of one partition (`ListOffsets`, KIP-98), and its leader epoch if it is known. ``hidden_by``
+    names the transaction that hides records, for people; empty if it is not known.
+    """
 
     log_start: int
     high_watermark: int
     last_stable: int
     leader_epoch: int | None = None
+    _: KW_ONLY
+    hidden_by: str = field(default="", compare=False)
 
     @property
     def readable(self) -> OffsetRange:

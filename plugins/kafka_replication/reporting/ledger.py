@@ -10,7 +10,9 @@ from kafka_replication.reporting.table import table
 
 
 def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
-    """A line for each partition: its source offsets on the target, and those of them that were read back."""
+    """A line for each partition: its source offsets on the target, and those of them that were read back. Then a line
+    for each receipt that was deleted because the target lost what it is about.
+    """
     head = ("partition", "target", "generation", "start", "position", "on the target", "verified", "receipts")
     rows = [
         (
@@ -25,4 +27,6 @@ def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
         )
         for key, position in sorted(view.positions.items())
     ]
-    return table(head, rows)
+    removals = {key: view.removal(key, position.generation) for key, position in sorted(view.positions.items())}
+    gone = [f"TAKEN BACK {key.source} {text}" for key, entry in removals.items() if entry for text in entry.taken_back]
+    return "\n".join([table(head, rows), *gone])

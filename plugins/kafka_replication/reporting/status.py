@@ -45,6 +45,7 @@ class PartitionStatus:
     last_verified: str | None
     position: int | None
     high_watermark: int | None = None
+    hidden_by: str = ""
     gaps: tuple[ApprovedGap, ...] = ()
     lag_seconds: float | None = None
     level: str = NONE
@@ -160,6 +161,7 @@ def status(
                 level=view.level(planned.key, planned.generation),
                 position=position.next_offset if position else None,
                 high_watermark=offsets.high_watermark if offsets else None,
+                hidden_by=offsets.hidden_by if offsets else "",
                 gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
                 in_store=planned.key not in unknown,
                 delivery=delivered.delivery if delivered else EXACTLY_ONCE,
@@ -238,7 +240,8 @@ def _watermark(row: PartitionStatus) -> int:
 
 def status_table(rows: list[PartitionStatus]) -> str:
     open_transactions = [
-        f"{row.plan.key.source}: {withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0)}"
+        f"{row.plan.key.source}: "
+        + withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0, row.hidden_by)
         for row in rows
         if row.withheld
     ]

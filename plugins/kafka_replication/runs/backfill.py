@@ -162,7 +162,6 @@ def _prepared(run: LeasedRun, request: BackfillRequest) -> Planned:
 def _demanded(run: AnyRun, request: BackfillRequest) -> tuple[AnyRun, Backfill]:
     """The run with the settings of this request, and the request with names."""
     request = _with_topics(run, request)
-    _check_topics(run, request)
     return run.of(one_topic(run.replication, request)), Backfill(request)
 
 
@@ -176,30 +175,28 @@ def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
 
 
 def _with_topics(run: Run, request: BackfillRequest) -> BackfillRequest:
-    """The request with names: all topics of the replication if it has none. Raises BadInput if there are none."""
-    if request.topics:
-        return request
-    names = tuple(name for name in topics.names(run.clusters.source_admin) if run.replication.selects(name))
-    if not names:
+    """The request with names: all topics of the replication if it has none. Raises BadInput if there are none, if the
+    source lacks one of them, or if ``target_topic`` is where another topic is copied to.
+    """
+    names, replication = topics.names(run.clusters.source_admin), run.replication
+    selected = [name for name in names if replication.selects(name)]
+    request = replace(request, topics=request.topics or tuple(selected))
+    if not request.topics:
         raise BadInput("topic: the source has no topic that topics.include selects", "correct it, or grant Describe")
-    return replace(request, topics=names)
-
-
-def _check_topics(run: Run, request: BackfillRequest) -> None:
-    names, replication = set(topics.names(run.clusters.source_admin)), run.replication
-    missing = sorted(set(request.topics) - names)
+    missing = sorted(set(request.topics) - set(names))
     if missing:
         raise BadInput(
             f"topic: {', '.join(map(repr, missing))} does not exist on the source",
             "correct it, or grant Describe on it",
         )
-    taken = {replication.target_topic(name): name for name in names - set(request.topics) if replication.selects(name)}
+    taken = {replication.target_topic(name): name for name in selected if name not in request.topics}
     if request.target_topic in taken:
         raise BadInput(
             f"target_topic: {request.target_topic!r} is where {replication.name} copies"
             f" {taken[request.target_topic]!r} to",
             "name another topic: records of two topics in one partition cannot be told apart",
         )
+    return request
 
 
 def _ranges(run: Run, request: BackfillRequest, snapshot: Snapshot) -> Ranges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ class Resend:
     stall_seconds: float
     deadline: Deadline = NEVER
     pause: Callable[[float], None] = field(default=time.sleep)
-    waited: float = 0.0  # seconds in pauses
+    waited: float = 0.0  # seconds in pauses, of all threads that write
+    _adding: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def write(self, items: Sequence[Item], once: Callable[[Sequence[Item]], Outcome[Item]]) -> tuple[Failure, ...]:
         """Write them all by ``once``, which makes one request. Returns the refused ones. Raises Stalled or NotReady,
@@ -68,7 +70,8 @@ class Resend:
         seconds = min(backoff(failures), max(0.1, self.stall_seconds / 4))
         log.warning("%s: %d are sent again in %.1f s: %s", self.where, len(outcome.again), seconds, outcome.why)
         self.pause(seconds)
-        self.waited += seconds
+        with self._adding:
+            self.waited += seconds
 
 
 def _halves(items: tuple[Item, ...]) -> list[tuple[Item, ...]]:

@@ -255,10 +255,11 @@ def _runs(reader: Reader, row: Row, before: int | None) -> Mapping[str, Any]:
 
 def _plots(reader: Reader, name: str, period: str) -> list[Plot]:
     samples = reader.store.samples(name, reader.now - PERIODS[period])
+    since = plots.first_shown(samples, period, reader.now)
 
     def plot(title: str, value: plots.Value, form: Callable[[float], str], *, bars: bool) -> Plot:
-        points = plots.points(samples, value, period, reader.now, added=bars)
-        return Plot(title=title, period=period, until=reader.now, points=points, form=form, bars=bars)
+        points = plots.points(samples, value, since, reader.now, added=bars)
+        return Plot(title=title, since=since, until=reader.now, points=points, form=form, bars=bars)
 
     def lag_records(sample: Sample) -> float | None:
         return sample.lag.records

@@ -12,7 +12,8 @@ from kafka_replication.watermarks.sight import Sample
 BUCKETS: Final = 180
 PERIODS: Final = {"day": timedelta(days=1), "month": timedelta(days=31), "year": timedelta(days=366)}
 _PARTS: Final = 4  # of the time axis
-_TIMES: Final = {"day": "%H:%M", "month": "%d %b", "year": "%b %Y"}
+_SHORTEST: Final = timedelta(hours=1)
+_TIMES: Final = ((1, "%H:%M"), (8, "%d %b %H:%M"), (62, "%d %b"), (366, "%b %Y"))  # up to so many days
 Value = Callable[[Sample], float | None]
 
 
@@ -26,18 +27,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One value over a period that ends at ``until``. ``form`` writes a value for people; ``bars`` are for sums."""
+    """One value from ``since`` to ``until``. ``form`` writes a value for people; ``bars`` are for sums."""
 
     title: str
-    period: str
+    since: datetime
     until: datetime
     points: tuple[Point, ...]
     form: Callable[[float], str]
     bars: bool = False
-
-    @property
-    def since(self) -> datetime:
-        return self.until - PERIODS[self.period]
 
     @property
     def highest(self) -> float:
@@ -59,23 +56,34 @@ class Plot:
 
         A value that is not known is None, so that the line has a break there.
         """
-        parts = [self.since + number * PERIODS[self.period] / _PARTS for number in range(_PARTS + 1)]
+        shown = self.until - self.since
+        parts = [self.since + number * shown / _PARTS for number in range(_PARTS + 1)]
+        form = next(form for days, form in _TIMES if shown <= timedelta(days=days))
         return {
             "bars": self.bars,
             "at": [point.at.timestamp() for point in self.points],
             "values": [point.value for point in self.points],
             "texts": ["not known" if point.value is None else self.form(point.value) for point in self.points],
             "up": [[value, self.form(value)] for value in sorted({0.0, self.highest})],
-            "along": [[at.timestamp(), f"{at:{_TIMES[self.period]}}"] for at in parts],
+            "along": [[at.timestamp(), f"{at:{form}}"] for at in parts],
         }
 
 
-def points(samples: Sequence[Sample], value: Value, period: str, until: datetime, *, added: bool) -> tuple[Point, ...]:
-    """One point for each of `BUCKETS` equal parts of the period: the sum if the values are ``added``, else the largest.
+def first_shown(samples: Sequence[Sample], period: str, until: datetime) -> datetime:
+    """The begin of the time axis: the period's, or the first of the ``samples`` if that is later."""
+    begin = until - PERIODS[period]
+    first = min((sample.at for sample in samples), default=begin)
+    return max(begin, min(first, until - _SHORTEST))
+
+
+def points(
+    samples: Sequence[Sample], value: Value, since: datetime, until: datetime, *, added: bool
+) -> tuple[Point, ...]:
+    """One point for each of `BUCKETS` equal parts of this time: the sum if the values are ``added``, else the largest.
 
     A sample that is longer than such a part stands in each part that it covers.
     """
-    since, part = until - PERIODS[period], PERIODS[period] / BUCKETS
+    part = (until - since) / BUCKETS
     found = list[float | None]([None] * BUCKETS)
     for sample in samples:
         seen = value(sample)

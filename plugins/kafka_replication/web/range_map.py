@@ -35,8 +35,6 @@ def judged(range_: CopiedRange) -> tuple[str, str]:
         return "failed", f"failed: {outcome.error}"
     if outcome.level == "":
         return "copied", "copied; the run has not reported it yet"
-    if outcome.level == "none":
-        return "copied", "copied, not read back (verify.level is none)"
     return "verified", f"verified by {outcome.level}"
 
 
@@ -93,7 +91,7 @@ class RangeMap:
             f' data-left="{LEFT / WIDTH:.5f}">',
             *self._lanes(),
             *(self._rect(mark) for mark in self.marks),
-            *self._lines(height),
+            *self._lines(),
             f'<rect class="marked" x="0" y="2" width="0" height="{LANE * len(LANES)}"/>',
             "</svg>",
         ]
@@ -115,11 +113,11 @@ class RangeMap:
             f' width="{max(end - x, _SHORTEST):.1f}" height="{LANE - 6}"><title>{escape(mark.text)}</title></rect>'
         )
 
-    def _lines(self, height: int) -> Iterator[str]:
+    def _lines(self) -> Iterator[str]:
         bottom = LANE * len(LANES)
         for number, (name, at) in enumerate(self.lines):
             x = self._x(at)
             anchor = "start" if x < WIDTH / 3 else "end" if x > 2 * WIDTH / 3 else "middle"
-            y = bottom + 12 + 12 * (number % 3) if height > bottom + 36 else bottom + 12
+            y = bottom + 12 * (number + 1)
             yield f'<line class="at" x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="{y - 8}"/>'
             yield f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{name} {at:,}</text>'

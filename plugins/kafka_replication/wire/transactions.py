@@ -61,12 +61,13 @@ def abort(connection: Connection, transactional_id: str, producer_id: int, epoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A transaction as its coordinator describes it. The times are those of one in state `ONGOING`."""
+    """A transaction as its coordinator, a broker, describes it. The times are those of one in state `ONGOING`."""
 
     transactional_id: str
     state: str
     begun: datetime | None = None
     timeout: timedelta | None = None
+    coordinator: int | None = None
 
 
 def open_in(leader: Connection, topic: str, partition: int) -> dict[int, int]:

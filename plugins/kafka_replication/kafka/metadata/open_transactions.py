@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
@@ -140,12 +141,16 @@ def _described(admin: AdminClient, partition: TopicPartition) -> str:
     first = next(_open_in(admin, partition), None)
     if first is None:
         return ""
-    producer, _, described = first
+    producer, begins, described = first
+    abort = (
+        f"kafka-transactions.sh --bootstrap-server <cluster> abort --topic {partition.topic} --partition"
+        f" {partition.partition} --start-offset {begins}"
+    )
     if described is not None:
-        return _text(described, producer)
+        return _text(described, producer, abort)
     return (
         f"producer id {producer}, which no coordinator shows this login: its owner is somebody else, or the"
-        " transaction hangs and never ends by itself"
+        f" transaction hangs and never ends by itself; only if kafka-transactions.sh find-hanging names it: {abort}"
     )
 
 
@@ -163,7 +168,7 @@ def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[in
         for broker in cluster.brokers:
             with _connect(admin, cluster, broker) as connection:
                 if (found := transactions.transaction_of(connection, producer)) is not None:
-                    return found
+                    return replace(found, coordinator=broker)
         return None
 
     with _leader(admin, partition) as connection:
@@ -186,11 +191,17 @@ def _connect(admin: AdminClient, cluster: ClusterMetadata, broker: int) -> Conne
     return Connection(str(address.host), int(address.port), security_of(admin.reported.settings), ANSWER)
 
 
-def _text(described: Described, producer: int) -> str:
+def _text(described: Described, producer: int, abort: str) -> str:
     whose = replication_of(described.transactional_id)
     owner = f"replication {whose}" if whose else "none of our replications"
-    text = f"transactional id {described.transactional_id} ({owner}), producer id {producer}"
+    text = (
+        f"transactional id {described.transactional_id} ({owner}), producer id {producer}, coordinator"
+        f" {described.coordinator}"
+    )
     if described.begun is None or described.timeout is None:  # the markers of its end are not written everywhere yet
-        return f"{text}, in state {described.state}"
-    end = to_text(described.begun + described.timeout + SWEEP)
-    return f"{text}, open since {to_text(described.begun)}; if nobody ends it, brokers abort it by {end}"
+        hangs = f"; if that stays it hangs, and nobody else ends it: {abort}" if described.state in ENDED else ""
+        return f"{text}, in state {described.state}{hangs}"
+    since, end = to_text(described.begun), described.begun + described.timeout + SWEEP
+    if datetime.now(UTC) > end:
+        return f"{text}, open since {since}, hanging: its time-out was over at {to_text(end)}; end it: {abort}"
+    return f"{text}, open since {since}; if nobody ends it, brokers abort it by {to_text(end)}"

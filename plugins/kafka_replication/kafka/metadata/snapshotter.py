@@ -9,7 +9,7 @@ from datetime import datetime
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.metadata import offsets, open_transactions, topics
 from kafka_replication.kafka.metadata.broker_defaults import topic_defaults
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import PreflightFailed
@@ -107,8 +107,23 @@ def _sources(
 ) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
     """The source's description of the selected topics, those that exist or may exist, and those that do not."""
     described = topics.describe(source, _wanted(replication, candidates(replication, source), only, known), patience)
-    sources = _hidden(described, known)
+    sources = _with_open_transactions(source, _hidden(described, known))
     return described, sources, _missing(replication, sources, only, {partition.topic for partition in known})
+
+
+def _with_open_transactions(source: AdminClient, sources: Mapping[str, Topic]) -> dict[str, Topic]:
+    """The topics with what brokers tell of the transactions that hide records, in the first partitions only: each one
+    costs a request to its leader and one to each broker.
+    """
+    hiding = [
+        TopicPartition(name, at) for name in sources for at, log in sources[name].readable.items() if log.is_hiding
+    ]
+    named = dict(sources)
+    for at in sorted(hiding)[: open_transactions.MOST]:
+        topic = named[at.topic]
+        log = replace(topic.offsets(at.partition), hidden_by=open_transactions.named(source, at))
+        named[at.topic] = replace(topic, partitions={**topic.partitions, at.partition: log})
+    return named
 
 
 def candidates(replication: Replication, source: AdminClient) -> set[str]:

@@ -140,11 +140,13 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
         )
 
 
-def withheld_by_open_transaction(last_stable: int, high_watermark: int) -> str:
-    """The text about offsets that an open transaction hides from ``read_committed`` readers, and so from a run."""
+def withheld_by_open_transaction(last_stable: int, high_watermark: int, hidden_by: str) -> str:
+    """The text about offsets that an open transaction hides from ``read_committed`` readers, and so from a run.
+    ``hidden_by`` names it, if that is known.
+    """
     return (
         f"a transaction is open: the last stable offset is {last_stable}, the high watermark {high_watermark}; "
-        f"the {high_watermark - last_stable} offsets between them are withheld until it ends"
+        f"the {high_watermark - last_stable} offsets between them are withheld until it ends{hidden_by}"
     )
 
 
@@ -155,7 +157,7 @@ def _open_transactions(topic: Topic) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 str(partition),
-                withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark),
+                withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark, offsets.hidden_by),
                 f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
             )
 

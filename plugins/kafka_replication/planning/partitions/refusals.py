@@ -92,11 +92,12 @@ def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
     )
 
 
-def target_truncated(key: PartitionKey, number: int, ours: int, end: int, *, mends: bool) -> Refusal:
-    """``mends``: a run copies it again by itself, if it can."""
+def target_truncated(key: PartitionKey, number: int, ours: int, end: int, mend: str | None) -> Refusal:
+    """``mend`` is the file's; None if no run copies it again by itself, whatever the file says."""
     at, run = TopicPartition(key.target_topic, number), ""
-    if mends:
-        run = (
+    if mend:
+        run = "set mend: repair in the file, which says report; then " if mend == "report" else ""
+        run += (
             "the next run that is no backfill copies it again where receipts prove what stood there and the source"
             " still has it; where it says that it cannot, "
         )

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.ledger.entries import Entry, Position, Receipt
+from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import Busy, Fenced, OutOfTime, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -34,6 +34,13 @@ from kafka_replication.targets.port import EntrySession
 
 log = logging.getLogger(__name__)
 _LOOKED_AT = (State.IN_SYNC, State.BEHIND, State.PENDING, State.REMOVED, State.PARTLY_REMOVED, State.TARGET_TRUNCATED)
+_REPORTED = (
+    "find out what happened to the target; then set mend: repair in the file, which is the default, and run again"
+)
+_TOLD, _KEPT = (
+    5,
+    100,
+)  # descriptions of deleted receipts in notes, and in the ledger for each partition; the log has all
 Texts = dict[PartitionKey, str]
 
 
@@ -45,10 +52,14 @@ class Mended:
     done: Mapping[PartitionKey, str] = field(default_factory=dict)
     left: Mapping[PartitionKey, str] = field(default_factory=dict)
 
-    def noted(self, planned: PartitionPlan) -> PartitionPlan:
-        """The plan of a partition with what happened to it here."""
+    def noted(self, planned: PartitionPlan, *, refusing: bool = False) -> PartitionPlan:
+        """The plan of a partition with what happened to it here. ``refusing``: what is ``left`` is not worked on."""
         texts = [planned.what, self.done.get(planned.key, ""), self.left.get(planned.key, "")]
-        return replace(planned, what="; ".join(filter(None, texts)))
+        noted = replace(planned, what="; ".join(filter(None, texts)))
+        if not refusing or planned.key not in self.left:
+            return noted
+        state = planned.state if planned.refused else State.TARGET_TRUNCATED
+        return replace(noted, state=state, copy=None, verify=Coverage(), remedy=_REPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,18 +266,24 @@ class _Mender:
         out, back = _without_a_gap(position, taken, shown=shown)
         if taken is not None and not shown:
             self._check_copied_again(key, taken)
+        gone, text = [described(one) for one in ([] if shown else out[1])], _text(key, taken, shown=shown)
+        text = "; ".join([text, *gone[:_TOLD], *([f"and {len(gone) - _TOLD} more"] if len(gone) > _TOLD else [])])
+        if self._run.replication.mend == "report":
+            raise NotProven(f"nothing was mended (mend: report), mend: repair would do this: {text}")
         with closing(self._run.session(key)) as session:
             session.fence()
             with self._reading:
                 if self._run.clusters.ledger.position(key) != position:
                     raise NotProven("another run has written its position meanwhile")
             session.check_ids(position.ids)
+            for receipt in gone:
+                log.warning("%s: this receipt is taken out of the ledger, which keeps this text: %s", key, receipt)
             self._write(session, *out)
             failpoints.reached("M1")
             if damage.left_open:  # shown together with their entries, or dropped
                 places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
                 session.end_left_open(places, (lambda: add_entries(session, back, ())) if shown else None)
-        return _text(key, taken, shown=shown)
+        return text
 
     def _is_all_counted(self, key: PartitionKey, numbers: Iterable[int], taken: TakenBack) -> bool:
         """True if what the key's open transaction hides is exactly what these receipts name: nothing of it is lost, and
@@ -306,7 +323,19 @@ def _without_a_gap(
     """
     if taken is None or (shown and taken.standing):
         return ((position,), ()), (position,)
-    return (taken.entries, taken.deleted), taken.before
+    *entries, removed = taken.entries
+    assert isinstance(removed, Removed)
+    kept = (*removed.taken_back, *map(described, taken.deleted))[-_KEPT:]
+    return ((*entries, replace(removed, taken_back=kept)), taken.deleted), taken.before
+
+
+def described(receipt: Receipt) -> str:
+    """A receipt in one line, for people who look for what was there."""
+    where = ", ".join(f"{part.partition}: {Coverage.of(part.offsets)}" for part in receipt.parts)
+    return (
+        f"{receipt.range}: {receipt.count} records, {receipt.digest_kind} {receipt.digest}, at target offsets"
+        f" ({where or 'none'}), by run {receipt.run_id} at {receipt.time}"
+    )
 
 
 def _text(key: PartitionKey, taken: TakenBack | None, *, shown: bool) -> str:

@@ -201,11 +201,12 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None)
     notes = _notes_of(run, demand, opening, before)
     opened, refused = open_new(run, world, opening, live=demand.opens_live)
     planned = before if opened is world else defended(run, demand.plan(run, opened, before.ranges))
-    run_plan = _refusing(planned.plan, refused)
+    run_plan, refusing = _refusing(planned.plan, refused), run.replication.mend == "report"
+    noted = (_noted(mended.noted(partition, refusing=refusing), notes) for partition in run_plan.partitions)
+    run_plan = replace(run_plan, partitions=tuple(noted))
     if demand.whole:
         raise_refused(run_plan)
-    noted = tuple(_noted(mended.noted(partition), notes) for partition in run_plan.partitions)
-    return replace(planned, plan=replace(run_plan, partitions=noted))
+    return replace(planned, plan=run_plan)
 
 
 def _with_topics(run: LeasedRun, demand: Demand, world: World) -> World:
