@@ -92,7 +92,7 @@ class AirflowApi:
     def import_errors(self) -> list[dict[str, Any]]:
         return list(self.get("importErrors")["import_errors"])
 
-    def wait_for_dag(self, dag_id: str, seconds: float = 90) -> dict[str, Any]:
+    def wait_for_dag(self, dag_id: str, seconds: float = 300) -> dict[str, Any]:
         """The DAG, once Airflow has parsed its file."""
         deadline = time.monotonic() + seconds
         while True:

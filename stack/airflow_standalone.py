@@ -21,7 +21,7 @@ from stack.ports import LOOPBACK, free_ports, is_taken
 from stack.processes import ProcessRecord, launch, tail
 
 USER = "admin"
-START_SECONDS = 300
+START_SECONDS = 900  # a machine may be busy with other things; a process that ends is noticed at once
 STOP_SECONDS = 30
 COMPONENTS = frozenset({"metadatabase", "scheduler", "triggerer", "dag_processor"})
 
