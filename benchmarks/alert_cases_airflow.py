@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import TypeVar
 
 import psutil
 
@@ -18,11 +16,9 @@ from kafka_replication.config.values.names import WATCH_DAG
 from kafka_replication.config.values.time import parse_time
 from stack.airflow_api import FINISHED, AirflowApi
 from stack.airflow_standalone import AirflowStandalone
-from stack.errors import StackError
 from tests.e2e.standalone import standalone
 from tests.support.clusters import Brokers
 
-T = TypeVar("T")
 LONGEST = 900.0  # seconds of a run
 
 
@@ -33,8 +29,8 @@ def airflow(bench: Bench) -> Iterator[AirflowStandalone]:
     sides = Brokers(bench.source.bootstrap), Brokers(bench.target.bootstrap)
     with standalone(bench.folder, *sides, [bench.document()], ours) as started, started.api() as api:
         for dag_id in (NAME, WATCH_DAG):
-            _answer(partial(api.wait_for_dag, dag_id))
-            _answer(partial(api.unpause, dag_id))
+            api.wait_for_dag(dag_id)
+            api.unpause(dag_id)
         yield started
 
 
@@ -66,7 +62,7 @@ def source_dies_once(bench: Bench, api: AirflowApi) -> Times:
     def fault() -> float:
         bench.source.broker(0).kill()
         run_id = _run(api, NAME)
-        lines = _answer(lambda: api.logs(NAME, run_id, "plan")).splitlines()
+        lines = api.logs(NAME, run_id, "plan").splitlines()
         failed = next(line.split()[0] for line in lines if " ERROR " in line)
         return time.monotonic() - (datetime.now(UTC) - parse_time(failed)).total_seconds()
 
@@ -81,22 +77,9 @@ def source_dies_once(bench: Bench, api: AirflowApi) -> Times:
 
 def _run(api: AirflowApi, dag_id: str) -> str:
     """Trigger a run and wait for its end."""
-    run_id = _answer(lambda: api.trigger(dag_id))
-    await_(lambda: _answer(lambda: api.run_state(dag_id, run_id)) in FINISHED, f"the end of {run_id}")
+    run_id = api.trigger(dag_id)
+    await_(lambda: api.run_state(dag_id, run_id) in FINISHED, f"the end of {run_id}")
     return run_id
-
-
-def _answer(ask: Callable[[], T]) -> T:
-    """What Airflow answers. On a busy machine its SQLite may be locked, or it needs longer than a client waits."""
-    answers: list[T] = []
-
-    def answered() -> bool:
-        with suppress(StackError):
-            answers.append(ask())
-        return bool(answers)
-
-    await_(answered, "an answer from Airflow")
-    return answers[0]
 
 
 def scheduler_stopped(bench: Bench) -> Times:

@@ -1,4 +1,8 @@
-"""The part of Airflow's REST interface (``/api/v2``) that the demo and the tests use."""
+"""The part of Airflow's REST interface (``/api/v2``) that the demo and the tests use.
+
+Its SQLite has one writer at a time: on a busy machine Airflow answers what was right with a 5xx, or late, or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,54 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import tenacity
 
 from stack.errors import StackError
 
 FINISHED = frozenset({"success", "failed"})
+PATIENCE = 180.0  # seconds
+BUSY = "nothing is wrong with the request: see Airflow's log (make status names it), then run the same command again"
+
+
+class PatientClient(httpx.Client):
+    """Sends a request again for ``patience`` seconds while the server answers with a 5xx, late, or not at all. The
+    caller's requests have to be safe to repeat.
+    """
+
+    def __init__(self, base_url: str, patience: float = PATIENCE, **options: Any) -> None:
+        super().__init__(base_url=base_url, trust_env=False, **options)
+        self._again = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(httpx.TransportError)
+            | tenacity.retry_if_result(lambda answer: answer.is_server_error),
+            stop=tenacity.stop_after_delay(patience),
+            wait=tenacity.wait_exponential(multiplier=0.25, max=5),
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),  # the last answer, or error
+        )
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        answer: httpx.Response = self._again(super().send, request, **options)
+        return answer
+
+
+class Answered(StackError):
+    """Airflow answers with an error. ``status`` is that of HTTP."""
+
+    def __init__(self, what: str, status: int) -> None:
+        super().__init__(what, BUSY if status >= 500 else "correct the request")
+        self.status = status
 
 
 class AirflowApi:
     """One user's session. Closes its connections as a context manager.
 
-    Raises StackError for every answer that is not a success, with what Airflow said, and when Airflow cannot be
-    reached.
+    Raises StackError when Airflow cannot be reached for ``patience`` seconds, and `Answered`, with what it said, for
+    every answer that is not a success.
     """
 
-    def __init__(self, url: str, user: str, password: str, timeout: float = 30) -> None:
-        self._user, self._password = user, password
+    def __init__(self, url: str, user: str, password: str, patience: float = PATIENCE, timeout: float = 30) -> None:
+        self._user, self._password, self._patience = user, password, patience
         self._token: str | None = None
-        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=False)
+        self._http = PatientClient(url, patience, timeout=timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +92,7 @@ class AirflowApi:
     def import_errors(self) -> list[dict[str, Any]]:
         return list(self.get("importErrors")["import_errors"])
 
-    def wait_for_dag(self, dag_id: str, seconds: float = 90) -> dict[str, Any]:
+    def wait_for_dag(self, dag_id: str, seconds: float = 300) -> dict[str, Any]:
         """The DAG, once Airflow has parsed its file."""
         deadline = time.monotonic() + seconds
         while True:
@@ -76,9 +111,17 @@ class AirflowApi:
         self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Start a run now; returns its run id."""
-        body = {"logical_date": datetime.now(UTC).isoformat(), "conf": dict(conf or {})}
-        return str(self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body).json()["dag_run_id"])
+        """Start a run now; returns its run id, by which a request that is sent again is known as the same."""
+        now = datetime.now(UTC).isoformat()
+        run_id = f"manual__{now}"
+        body = {"dag_run_id": run_id, "logical_date": now, "conf": dict(conf or {})}
+        try:
+            self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+        except Answered as answer:
+            if answer.status != 409:
+                raise
+            self.run_state(dag_id, run_id)  # it exists: the answer to an earlier try was lost
+        return run_id
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """``queued``, ``running``, ``success`` or ``failed``."""
@@ -135,14 +178,11 @@ class AirflowApi:
         try:
             answer = self._http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
-            raise StackError(
-                f"Airflow does not answer {method} {path}: {error}", "see python -m stack status"
-            ) from error
+            what = f"Airflow does not answer {method} {path} within {self._patience:.0f} s: {error!r}"
+            raise StackError(what, BUSY) from error
         if not answer.is_success:
-            raise StackError(
-                f"Airflow answers {method} {path} with {answer.status_code}: {answer.text[:2000]}",
-                "correct the request",
-            )
+            what = f"Airflow answers {method} {path} with {answer.status_code}: {answer.text[:2000]}"
+            raise Answered(what, answer.status_code)
         return answer
 
 

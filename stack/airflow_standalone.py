@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from stack.airflow_api import AirflowApi
+from stack.airflow_api import PATIENCE, AirflowApi
 from stack.errors import StackError
 from stack.folders import REPOSITORY
 from stack.ports import LOOPBACK, free_ports, is_taken
 from stack.processes import ProcessRecord, launch, tail
 
 USER = "admin"
-START_SECONDS = 300
+START_SECONDS = 900  # a machine may be busy with other things; a process that ends is noticed at once
 STOP_SECONDS = 30
 COMPONENTS = frozenset({"metadatabase", "scheduler", "triggerer", "dag_processor"})
 
@@ -87,9 +87,9 @@ class AirflowStandalone:
         """The password of the user ``admin``, made up at the first start."""
         return str(json.loads(self._passwords.read_text())[USER])
 
-    def api(self) -> AirflowApi:
+    def api(self, patience: float = PATIENCE) -> AirflowApi:
         """A client for this Airflow, logged in as ``admin`` when first needed."""
-        return AirflowApi(self.url, USER, self.password)
+        return AirflowApi(self.url, USER, self.password, patience)
 
     @property
     def healthy(self) -> bool:
@@ -191,7 +191,7 @@ class AirflowStandalone:
             "core.execution_api_server_url": f"{self.url}/execution/",
             "core.simple_auth_manager_users": f"{USER}:admin",
             "core.simple_auth_manager_passwords_file": str(self._passwords),
-            "database.sql_alchemy_conn": f"sqlite:///{self.home}/airflow.db",
+            "database.sql_alchemy_conn": f"sqlite:///{self.home}/airflow.db?timeout=60",
             "api.host": LOOPBACK,
             "api.port": str(self.port),
             "api.base_url": self.url,
@@ -205,7 +205,7 @@ class AirflowStandalone:
 
     def _unhealthy(self) -> list[str]:
         try:
-            with self.api() as api:
+            with self.api(patience=0) as api:
                 states = api.health()
         except StackError:
             return ["the API server"]

@@ -14,7 +14,7 @@ from stack.errors import StackError
 
 DAG = "demo-orders"
 FIRST, MORE = 300_000, 20_000
-RUN_SECONDS = 600
+RUN_SECONDS = 1_800
 
 
 def demo(console: Console, source: str, api: AirflowApi) -> None:

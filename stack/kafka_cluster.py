@@ -21,7 +21,7 @@ from stack.ports import LOOPBACK, answers, free_ports, is_taken
 from stack.processes import ProcessRecord, complaints, end, launch, since, tail
 from stack.quick_start import META, QuickStart, new_id
 
-START_SECONDS = 90
+START_SECONDS = 300
 STOP_SECONDS = 15
 STARTED = "Kafka Server started"
 BENCH = "KAFKA_REPLICATION_BENCH"
@@ -322,7 +322,11 @@ class KafkaCluster:
             "kafka.tools.StorageTool",
         ]
         command = [*tool, "format", "-t", self._cluster_id, "-c", str(broker.properties)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            what = f"formatting the storage of {broker} has not ended within {START_SECONDS} s"
+            raise StackError(what, "free memory or processors, then run the same command again") from error
         if done.returncode:
             raise StackError(
                 f"formatting the storage of {broker} failed:\n{done.stdout}{done.stderr}",

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from zlib import crc32
 
 import pytest
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine, event, text
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
-from kafka_replication.documents import StatusRow
+from kafka_replication.documents import GapRow, StatusRow
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
+from kafka_replication.store.tables.sight import ROWS as ROWS_VERSION
 from kafka_replication.watermarks.failed import DISCARDED, QUARANTINED, FailedRow, Step
 from kafka_replication.watermarks.sight import Facts, Lag, Sample, Seen, Span, Total, Work, begin_of
 from kafka_replication.watermarks.store import WatermarkStore
@@ -82,6 +86,59 @@ def test_the_newest_look_replaces_the_one_before(store: WatermarkStore) -> None:
     assert abs(standing.at - datetime.now(UTC)) < timedelta(hours=1)
     assert store.standing_partitions(NAME) == ROWS
     assert store.front([OTHER]) == []
+
+
+def test_rows_of_another_version_are_not_seen_yet(store: WatermarkStore, store_url: str) -> None:
+    engine = create_engine(store_url, poolclass=NullPool)
+    for other in (json.dumps(ROWS), json.dumps({"version": 0, "rows": ROWS})):
+        store.record_standing(NAME, FACTS, Lag(7, 3.5), ROWS)
+        with engine.begin() as db:
+            db.execute(text("UPDATE kafka_replication_standings SET partitions = :other"), {"other": other})
+        assert store.standing_partitions(NAME) == []
+        store.record_standing(NAME, FACTS, Lag(7, 3.5), ROWS)
+        assert store.standing_partitions(NAME) == ROWS
+    engine.dispose()
+
+
+def test_who_changes_the_rows_of_status_raises_the_version_of_the_stored_ones() -> None:
+    keys = " ".join([*sorted(StatusRow.__annotations__), *sorted(GapRow.__annotations__)])
+    assert (ROWS_VERSION, crc32(keys.encode())) == (1, 4097401625)
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """What is sent to a database meanwhile."""
+    sent = list[str]()
+
+    def keep(db: object, cursor: object, statement: str, *others: object) -> None:
+        sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", keep)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", keep)
+
+
+def test_more_runs_are_not_more_questions(store: WatermarkStore) -> None:
+    counts = list[int]()
+    for number in range(3):
+        store.start_run(f"run-{number}", f"{NAME}-{number}", "live", "its plan")
+        store.start_run(f"again-{number}", NAME, "live", "its plan")
+        with statements() as sent:
+            assert len(store.front()) == number + 2
+            assert len(store.runs_before(NAME, None, 9)) == number + 1
+        counts.append(len(sent))
+    assert len(set(counts)) == 1, counts
+
+
+def test_rows_that_have_not_changed_are_not_written_again(store: WatermarkStore) -> None:
+    for rows, written in ((ROWS, True), (ROWS, False), ([], True), ([], False)):
+        with statements() as sent:
+            store.record_standing(NAME, FACTS, Lag(0, 0.0), rows)
+        [put] = [one for one in sent if one.startswith("INSERT INTO kafka_replication_standings")]
+        assert ("partitions" in put.replace("partition_count", "")) == written
+        assert store.standing_partitions(NAME) == rows
 
 
 def test_sums_only_grow_and_outlive_the_runs(store: WatermarkStore, aged: Aged) -> None:

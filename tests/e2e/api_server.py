@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from kafka_replication.web import PREFIX
+from stack.airflow_api import PatientClient
 from stack.ports import LOOPBACK, free_ports
 from tests.e2e.airflow_home import REPOSITORY, Airflow
 from tests.support.browser import Browser
@@ -31,12 +32,13 @@ class Server:
 
     def token(self, user: str) -> str:
         login = {"username": user, "password": PASSWORD}
-        return str(httpx.post(f"{self.url}/auth/token", json=login, trust_env=False).json()["access_token"])
+        with PatientClient(self.url) as client:
+            return str(client.post("/auth/token", json=login).json()["access_token"])
 
     def as_user(self, user: str | None) -> httpx.Client:
         """What a browser of this user sends: the cookie of the login; of nobody, if the user is None."""
         cookies = {"_token": self.token(user)} if user else {}
-        return httpx.Client(base_url=self.url, cookies=cookies, timeout=60, trust_env=False)
+        return PatientClient(self.url, cookies=cookies, timeout=60)
 
     def page(self, path: str, user: str | None = "admin") -> httpx.Response:
         with self.as_user(user) as client:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_replication.alerting.decide import decide
@@ -24,6 +23,7 @@ from kafka_replication.model.times import now
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
 from kafka_replication.web import PREFIX
+from stack.airflow_api import PatientClient
 from tests.e2e.airflow_home import REPOSITORY, Airflow, copy
 from tests.e2e.api_server import Server, serving
 from tests.e2e.auth_of_one_dag import ONLY
@@ -90,7 +90,8 @@ def runs_of(server: Server, dag_id: str) -> list[dict[str, Any]]:
 def scraped(server: Server, user: str, path: str = "metrics") -> tuple[int, dict[str, float]]:
     """The status of a scrape with this user's token, and its samples that have no label but the replication."""
     token = {"Authorization": f"Bearer {server.token(user)}"}
-    answer = httpx.get(f"{server.url}{PREFIX}/{path}", headers=token, timeout=60, trust_env=False)
+    with PatientClient(server.url, timeout=60) as client:
+        answer = client.get(f"{PREFIX}/{path}", headers=token)
     if not answer.is_success:
         return answer.status_code, {}
     families = list(text_string_to_metric_families(answer.text))

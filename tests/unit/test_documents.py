@@ -114,7 +114,13 @@ def test_ids_of_different_records_differ() -> None:
 
 
 def test_documents_are_cut_out_of_an_answer_as_they_are() -> None:
-    one, two = '{"_id":"no", "_source":{"x":1}}', '{"a" :  1.0e3}'
-    hits = ",".join(f'{{"_index":"i","_id":"{n}","_source":{text},"sort":[1]}}' for n, text in enumerate((one, two)))
-    assert list(sources(f'{{"hits":{{"hits":[{hits}]}}}}')) == [("0", one.encode()), ("1", two.encode())]
-    assert list(sources('{"hits":{"hits":[]}}')) == []
+    one, two = '{"_id":"no", "_source":{"x":1}}', '{"a" :  1.0e3,"b":"\\"_id\\":"}'
+    hits = ",".join(f'{{"_index":"i","_id":"{n}","_source":{text},"sort":[{n}]}}' for n, text in enumerate((one, two)))
+    found, rest = sources(f'{{"took":1,"hits":{{"hits":[{hits}]}},"profile":{{}}}}')
+    assert found == [("0", one.encode()), ("1", two.encode())]
+    [last] = rest["hits"]["hits"]
+    assert (rest["took"], rest["profile"], last["sort"]) == (1, {}, [1])
+    assert sources('{"hits":{"hits":[]}}') == ([], {"hits": {"hits": []}})
+    for cut in range(len(hits)):
+        with pytest.raises(ValueError, match=r"\w"):
+            sources(f'{{"took":1,"hits":{{"hits":[{hits}]}}}}'[: -4 - cut])

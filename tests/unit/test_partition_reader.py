@@ -12,12 +12,17 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.model.errors import GapFound, Refused
+from kafka_replication.kafka.read.scan import raise_read_error
+from kafka_replication.model.errors import GapFound, Refused, Unexpected
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 
 AT = TopicPartition("events", 0)
+# As librdkafka 2.15 and 2.16 say it of an offset that retention has removed.
+OUT_OF_RANGE = (
+    "fetch failed due to requested offset not available on the broker: Broker: Offset out of range (broker 1)"
+)
 
 
 class Scripted:
@@ -37,7 +42,7 @@ class Scripted:
 
 
 def event(offset: int, code: int | None = None) -> Message:
-    error = None if code is None else KafkaError(code)
+    error = None if code is None else KafkaError(code, OUT_OF_RANGE if code == KafkaError._AUTO_OFFSET_RESET else None)
     time = TIMESTAMP_CREATE_TIME, 1_700_000_000_000
     return Message(topic=AT.topic, partition=AT.partition, offset=offset, value=b"", error=error, timestamp=time)
 
@@ -127,3 +132,11 @@ def test_a_truncation_is_never_taken_for_a_lost_place_of_an_earlier_assignment(e
     )
     with pytest.raises(Refused, match="truncated below offset 101"):
         chunk.read(Written())
+
+
+@pytest.mark.parametrize("said", ["something new (broker 1)", "Unable to validate offset and epoch: Local: Timed out"])
+def test_a_lost_place_for_a_reason_that_is_not_known_is_no_gap(said: str) -> None:
+    error = KafkaError(KafkaError._AUTO_OFFSET_RESET, said)
+    with pytest.raises(Unexpected, match="_AUTO_OFFSET_RESET") as caught:
+        raise_read_error(cast(Consumer, Scripted()), error, AT, 20)
+    assert said in caught.value.what and "lost offsets" not in caught.value.remedy

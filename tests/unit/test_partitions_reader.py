@@ -40,7 +40,9 @@ class AtOnce(Scripted):
 
 
 def event(at: TopicPartition, offset: int, code: int | None = None) -> Message:
-    error = None if code is None else KafkaError(code)
+    error = (
+        None if code is None else KafkaError(code, "no place: Broker: Offset out of range" if code == LOST else None)
+    )
     return Message(topic=at.topic, partition=at.partition, offset=offset, value=b"", error=error)
 
 

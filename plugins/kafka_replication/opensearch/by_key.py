@@ -10,12 +10,10 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.opensearch.client import Client
-from kafka_replication.opensearch.documents import decoded, read, sources
+from kafka_replication.opensearch.documents import decoded, read
 from kafka_replication.opensearch.shapes import id_of
 from kafka_replication.opensearch.standing import (
     FIRST_PAGE,
-    LONGEST_PAGE,
-    PAGE_BYTES,
     OpenSearchVerifier,
     documents,
     in_range,
@@ -45,8 +43,8 @@ class KeyVerifier:
             some, left = left[: self._size], left[self._size :]
             body = {"query": {"ids": {"values": some}}, "size": len(some), "track_total_hits": False}
             answer = page(self._client, self._key.target_topic, body)
-            self._size = min(LONGEST_PAGE, max(1, self._size * PAGE_BYTES // len(answer)))
-            for id_, document in sources(answer):
+            self._size = answer.size(self._size)
+            for id_, document in answer.documents:
                 found[wanted[id_]] = keyed.found(partial(read, document), origin)
         return found
 

@@ -8,10 +8,9 @@ next one writes it again, or deletes it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
@@ -91,34 +90,42 @@ def documents(client: Client, index: str, query: Query) -> Iterator[tuple[str, b
     while True:
         past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
         body: Query = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": size, "track_total_hits": False}
-        answer = page(client, index, body)
-        here = list(sources(answer))
-        yield from here
-        if len(here) < size:
+        here = page(client, index, body)
+        yield from here.documents
+        if len(here.documents) < size:
             return
-        after = _last_sorted(answer)
-        size = min(LONGEST_PAGE, max(1, size * PAGE_BYTES // len(answer)))
+        size, after = here.size(size), here.last
 
 
-def page(client: Client, index: str, body: Query) -> str:
-    """The text of the answer to a search. Raises GapFound, NotReady."""
+class Page(NamedTuple):
+    """The documents of the answer to a search, its length, and the place of the last one, if the search sorts."""
+
+    documents: list[tuple[str, bytes]]
+    length: int
+    last: int
+
+    def size(self, asked: int) -> int:
+        """The number of documents to ask for next."""
+        return min(LONGEST_PAGE, max(1, asked * PAGE_BYTES // self.length))
+
+
+def page(client: Client, index: str, body: Query) -> Page:
+    """The answer to a search. Raises GapFound, NotReady, Unexpected."""
     try:
         answer = client.text("POST", path(index, "_search"), json.dumps(body).encode())
     except Answer as error:
         if error.status == 404:
             raise GapFound(f"{index} on the target is gone", "restore it") from error
         raise client.refused(error) from error
-    if '"timed_out":false' not in answer[:200] or '"failed":0' not in answer[:300]:
+    try:
+        found, rest = sources(answer)
+        is_whole = rest["timed_out"] is False and rest["_shards"]["failed"] == 0
+        last = int(rest["hits"]["hits"][0]["sort"][0]) if found and "sort" in body else -1
+    except (ValueError, LookupError, TypeError):  # which would show what is in the documents
+        raise Unexpected(f"{client.name} answers a search of {index} in a form that is not known", SEE) from None
+    if not is_whole:
         raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
-    return answer
-
-
-def _last_sorted(answer: str) -> int:
-    """The offset of the last document of a page, from the end of the answer: its text may be of anybody."""
-    found = re.search(r'"sort":\[(\d+)\]\}\]\}\}$', answer[-100:])
-    if found is None:
-        raise Unexpected(f"the end of a search's answer is not known: {answer[-100:]}", SEE)
-    return int(found[1])
+    return Page(found, len(answer), last)
 
 
 class OpenSearchStanding(UnhiddenStanding):
@@ -221,7 +228,7 @@ class Place:
         if wanted.until <= own_end:
             return
         body = {"query": self._foreign, "size": MOST_FOREIGN}
-        others = sorted(sources(page(self._client, self._at.topic, body)))
+        others = sorted(page(self._client, self._at.topic, body).documents)
         for number, (id_, document) in enumerate(others, own_end):
             if number in wanted:
                 yield number, -1, id_.encode(), document, None

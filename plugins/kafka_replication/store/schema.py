@@ -210,7 +210,7 @@ standings = Table(
     Column("partition_count", Integer, nullable=False),
     Column("lag_records", BigInteger),
     Column("lag_seconds", Float),
-    Column("partitions", Text),  # JSON of the rows of `status --json`
+    Column("partitions", Text),  # JSON of the rows of `status --json`, with a version
 )
 
 # Lag and copied records over time. `run_id` is empty but for the minute in which a run ended.

@@ -16,7 +16,9 @@ _SAID = re.compile(r"^(?:\w+://)?(?P<address>[^/\s]+)/\w+: (?P<what>.*?)(?: \(af
 
 
 class ReportedErrors:
-    """A client's ``error_cb``: the newest error of each broker's address. The client calls it when it is polled."""
+    """A client's ``error_cb``: the newest error of each broker's address, as ``code: message``. It is called when the
+    client is polled.
+    """
 
     def __init__(self, settings: Mapping[str, Any] = {}, also: Callable[[KafkaError], Any] | None = None) -> None:
         self.settings = settings  # of the connection
@@ -27,8 +29,8 @@ class ReportedErrors:
 
     def __call__(self, error: KafkaError) -> None:
         if said := _SAID.match(error.str()):
-            self.by_address[said["address"]] = said["what"]
-            cause = of_text(said["what"])
+            self.by_address[said["address"]] = what = f"{error.name()}: {said['what']}"
+            cause = of_text(what)
             self._final_error |= cause is not None and cause.is_final
         self.has_any = True
         if self._also is not None:

@@ -150,7 +150,8 @@ def admin(config: ClientConfig, timeout: float = ANSWER, topic: str | None = Non
             if client.reported.has_any or left <= look:
                 causes = connect_diagnosis.look(config, client.reported.by_address)
                 if connect_diagnosis.is_final(config, causes) or left <= look:
-                    raise connect_diagnosis.error_of(config, causes, e.args[0].str(), timeout) from e
+                    said = "; ".join([_said(e), *client.reported.by_address.values()])
+                    raise connect_diagnosis.error_of(config, causes, said, timeout) from e
         look = min(2 * look, LONGEST_LOOK)
 
 
@@ -263,7 +264,7 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
         ours: dict[str, Any] = {"error_cb": reported}
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
-        reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
+        reason = _said(e) if isinstance(e, KafkaException) else str(e)
         if _NO_TOKEN in reason:
             from kafka_replication.kafka.client.login import why_no_token  # only this failure needs it
 
@@ -271,6 +272,10 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
         raise connect_diagnosis.unusable(config, reason) from e
     client.reported = reported
     return client
+
+
+def _said(raised: KafkaException) -> str:
+    return f"{raised.args[0].name()}: {raised.args[0].str()}"
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:

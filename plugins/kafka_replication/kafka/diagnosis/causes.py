@@ -205,26 +205,27 @@ ALL = (
     NO_ANSWER,
 )
 
-# The messages of librdkafka 2.16.0 (from brokers of Kafka 4.3.1), most special first. Only answers of a broker, and
+# The codes and messages of librdkafka 2.15 and 2.16 (from brokers of Kafka 4.3.1), most special first. A message only
+# makes the code's own cause more precise: one that is not known changes nothing else. Only answers of a broker, and
 # checks of this client itself, are final: a broker that stops in the middle of a handshake proves nothing.
 _TEXTS: Sequence[tuple[re.Pattern[str], ConnectCause]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), cause)
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), cause)
     for pattern, cause in (
         ("disconnected|transport failure|timed out", NO_ANSWER),
-        ("unsupported SASL mechanism", MECHANISM_NOT_ENABLED),
-        ("not valid in current SASL state", LOGIN_NOT_EXPECTED),
-        ("authentication failed|invalid credentials", LOGIN_REFUSED),
-        ("SASL", LOGIN_FAILED),
-        ("failed to resolve", NAME_NOT_RESOLVED),
-        ("alert (bad certificate|certificate|unknown ca)", CLIENT_CERTIFICATE_REFUSED),
-        ("certificate verify failed", CERTIFICATE_NOT_VERIFIED),
-        ("SSL handshake failed", TLS_FAILED),
-        ("connection refused", REFUSED),
-        ("invalid response size", NO_KAFKA),
+        ("^_AUTHENTICATION: .*unsupported SASL mechanism", MECHANISM_NOT_ENABLED),
+        ("^_AUTHENTICATION: .*not valid in current SASL state", LOGIN_NOT_EXPECTED),
+        ("^_AUTHENTICATION: .*(authentication failed|invalid credentials)", LOGIN_REFUSED),
+        ("^_AUTHENTICATION: ", LOGIN_FAILED),
+        ("^_RESOLVE: ", NAME_NOT_RESOLVED),
+        ("^_(SSL|TRANSPORT): .*alert (bad certificate|certificate|unknown ca)", CLIENT_CERTIFICATE_REFUSED),
+        ("^_SSL: .*certificate verify failed", CERTIFICATE_NOT_VERIFIED),
+        ("^_SSL: ", TLS_FAILED),
+        ("^_TRANSPORT: .*connection refused", REFUSED),
+        ("^_BAD_MSG: .*invalid response size", NO_KAFKA),
     )
 )
 
 
 def of_text(said: str) -> ConnectCause | None:
-    """The cause that a connection's error names, or None."""
+    """The cause that a connection's error names, as ``code: message``, or None."""
     return next((cause for pattern, cause in _TEXTS if pattern.search(said)), None)

@@ -17,11 +17,13 @@ from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed
 from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName
 
 SIDE, CONNECTION = "kafka-replication.side", "kafka-replication.connection"  # beside the client's own settings
-# librdkafka 2.16.0's messages if it can make no client of the settings.
+# The messages of librdkafka 2.15 and 2.16 if it can make no client of the settings.
 _MAKING = "Failed to create admin client: "
 _UNUSABLE = re.compile(r"(ssl\.[a-z.]+)(?: failed: | PKCS#12 file: .*?(?=error:)|: .*?(?=error:))(.*)")
 _MISSPELT = re.compile(r'No such configuration property: "(.*)"')
 _NO_KERBEROS = "No provider for SASL mechanism GSSAPI"
+# OpenSSL's reasons for a key that its password does not open. It is only tried: the bytes may look like something else.
+_NOT_OPENED = re.compile("PEM lib|bad decrypt|password|cipherfinal|asn1")
 _SETTING = re.compile(r"[a-z][a-z0-9_.]*[a-z0-9]")
 _KEYS, _KEY_PASSWORD = ("ssl.key.location", "ssl.key.pem"), "ssl.key.password"
 _ALSO_TEXT = ("ssl.key.location", "ssl.certificate.location", "ssl.ca.location")  # or as .pem
@@ -116,7 +118,7 @@ def error_of(
 
 def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
     """The error if no client can be made of the settings: the refused setting, and the remedy."""
-    cluster, reason = name_of(settings), reason.strip().removeprefix(_MAKING)
+    cluster, reason = name_of(settings), reason.strip().replace(_MAKING, "")
     if name := next(filter(partial(_has_text, settings), settings), None):
         text = f"the text into {name.replace('.location', '.pem')}, or " if name in _ALSO_TEXT else ""
         return TlsFailed(
@@ -124,8 +126,8 @@ def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
             f"put {text}the file's name into {name}",
         )
     if match := _UNUSABLE.search(reason):
-        return _unusable_tls(settings, match[1], match[2])
-    if _STORE_PASSWORD in reason and not settings.get(_STORE_PASSWORD):
+        return _unusable_tls(settings, match[1], match[2], reason)
+    if _STORE_PASSWORD in reason and _STORE in settings and not settings.get(_STORE_PASSWORD):
         return _wrong_password(settings, _STORE, _STORE_PASSWORD, reason)
     extra = f"the extra of connection {cluster.connection!r}" if cluster.connection else "the connection's extra"
     if match := _MISSPELT.search(reason):
@@ -152,7 +154,7 @@ def _has_text(settings: Mapping[str, Any], name: str) -> bool:
     return name.startswith("ssl.") and name.endswith(".location") and "-----BEGIN" in str(settings[name])
 
 
-def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed:
+def _unusable_tls(settings: Mapping[str, Any], name: str, why: str, reason: str) -> TlsFailed:
     """The error for a file or text of the TLS settings. ``name`` is its setting."""
     value, cluster, remedy = str(settings.get(name, "")), name_of(settings), causes.SETTING_UNUSABLE.remedy
     is_file = name.endswith(".location")
@@ -164,9 +166,10 @@ def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed
         return TlsFailed(f"{cluster}: the key in {name}{shown} does not belong to the certificate", cause.remedy)
     if name == _STORE and "mac verify failure" in why:
         return _wrong_password(settings, name, _STORE_PASSWORD, why)
-    if name in _KEYS and _has_password(value, is_file=is_file):
+    may_be_closed = not settings.get(_KEY_PASSWORD) or _NOT_OPENED.search(why)
+    if name in _KEYS and may_be_closed and _has_password(value, is_file=is_file):
         return _wrong_password(settings, name, _KEY_PASSWORD, why)
-    return TlsFailed(f"{cluster}: {name}{shown} cannot be used: {why}", remedy)
+    return TlsFailed(f"{cluster}: {name}{shown} cannot be used: {reason}", remedy)
 
 
 def _has_password(key: str, *, is_file: bool) -> bool:

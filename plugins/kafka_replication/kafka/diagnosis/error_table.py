@@ -120,8 +120,9 @@ _GROUPS: tuple[tuple[type[ReplicationError], str, str], ...] = (
     (
         GapFound,
         "run again: the plan then names the lost offsets and how to give them up",
-        "OFFSET_OUT_OF_RANGE _AUTO_OFFSET_RESET",
+        "OFFSET_OUT_OF_RANGE",
     ),
+    (Unexpected, "see the brokers' log; run again", "_AUTO_OFFSET_RESET"),
     (Refused, "find out which records were lost (unclean leader election?) before going on", "_LOG_TRUNCATION"),
     (Refused, "repair the broker's log or its replica", "_BAD_MSG _BAD_COMPRESSION _UNDERFLOW"),
     (

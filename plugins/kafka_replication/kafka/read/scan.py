@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from kafka_replication.kafka.client.clients import raise_if_shut_out
+from kafka_replication.kafka.diagnosis.error_table import words
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import TopicPartition
@@ -51,14 +52,13 @@ class WithoutHeaders:
 def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, position: int) -> NoReturn:
     """Raise the error that a consumer's error event means for a range that was read up to ``position``."""
     code = error.code()
-    truncated = _is_truncation(error)
-    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and not truncated:
+    if _is(error, KafkaError.OFFSET_OUT_OF_RANGE):
         raise GapFound(
             f"{at}: offset {position} can no longer be read ({error.str()})",
             "retention or a deletion removed it: run again; the plan then names the lost offsets and how to give"
             " them up",
         )
-    if truncated:
+    if _is(error, KafkaError._LOG_TRUNCATION):
         raise Refused(
             f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
             "find out which records were lost (unclean leader election?) before going on",
@@ -71,10 +71,9 @@ def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, po
     raise translate(error, f"reading {at} at offset {position}", _asked(reader, at))
 
 
-def _is_truncation(error: KafkaError) -> bool:
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # librdkafka reports it this way with our reset policy
-        return "truncation" in error.str()
-    return error.code() == KafkaError._LOG_TRUNCATION
+def _is(error: KafkaError, code: int) -> bool:
+    """With our reset policy librdkafka reports these codes as another one, with its own words for the code."""
+    return error.code() == code or (error.code() == KafkaError._AUTO_OFFSET_RESET and words(code) in error.str())
 
 
 def _asked(reader: Consumer, at: TopicPartition) -> Asked:
@@ -105,7 +104,7 @@ def is_left_over(event: Message, start: int) -> bool:
     2.16 does not always drop that one. A truncation of the log is news whichever assignment met it.
     """
     error = event.error()
-    if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET or _is_truncation(error):
+    if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET or _is(error, KafkaError._LOG_TRUNCATION):
         return False
     return offset_of(event) != start
 
