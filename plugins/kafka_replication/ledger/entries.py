@@ -134,24 +134,6 @@ class Position(LedgerEntry):
             return {partition: self.target_end}
         return dict(enumerate(self.spread.ends))
 
-    def seen_in(self, epochs: Mapping[int, int], partition: int) -> Position:
-        """This position, written by a session that found the last records of ours standing in these leader epochs.
-
-        The session has asked for them before it appended. So the epoch is the same later only if no other leader could
-        have cut our records off.
-        """
-        return replace(self, target_epochs=tuple(epochs.get(number, -1) for number in self.ends(partition)))
-
-    def in_doubt(self, epochs: Mapping[int, int], partition: int) -> dict[int, int]:
-        """`ends` of those target partitions that have another leader epoch now than when this was written. Only these
-        may have lost our last record: a leader cuts nothing off its own log.
-        """
-        ends = self.ends(partition)
-        seen = dict(zip(ends, self.target_epochs or (), strict=False))
-        return {
-            number: ends[number] for number, epoch in epochs.items() if ends.get(number) and seen.get(number) != epoch
-        }
-
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""
         return self.coverage.missing_from(wanted)

@@ -78,6 +78,24 @@ def take_back(
     )
 
 
+def in_doubt(key: PartitionKey, position: Position, epochs: Mapping[int, int]) -> dict[int, int]:
+    """The ends of our records in those target partitions that have another leader epoch now than when the position was
+    written. Only these may have lost our last record: a leader cuts nothing off its own log.
+    """
+    ends = position.ends(key.source.partition)
+    seen = dict(zip(ends, position.target_epochs or (), strict=False))
+    return {number: ends[number] for number, epoch in epochs.items() if ends.get(number) and seen.get(number) != epoch}
+
+
+def seen_in(key: PartitionKey, position: Position, epochs: Mapping[int, int]) -> Position:
+    """The position as a session writes it that found our last records standing in these leader epochs, before it
+    appended: so later the epoch is the same only if no other leader could have cut anything off since then.
+    """
+    return replace(
+        position, target_epochs=tuple(epochs.get(number, -1) for number in position.ends(key.source.partition))
+    )
+
+
 def proven_lost(key: PartitionKey, view: LedgerView, receipts: Receipts, missing: Mapping[int, int]) -> set[int]:
     """Those target partitions in which a record of ours is known to have been the last one before these ends, where
     readers find none now. ``receipts`` has at least those from `Position.receipts_from` on.

@@ -19,7 +19,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
-from kafka_replication.planning.lost_end import proven_lost
+from kafka_replication.planning.lost_end import in_doubt, proven_lost
 from kafka_replication.planning.retention.target_retention import (
     RemovalEvidence,
     Retention,
@@ -109,7 +109,7 @@ class Comparison:
         for key, position in view.positions.items():
             there = offsets_on(key, position, target.get(key.target_topic))
             epochs = {number: one.leader_epoch for number, one in there.items() if one.leader_epoch is not None}
-            doubtful = position.in_doubt(epochs, key.source.partition) if position.delivery not in LOSSY else {}
+            doubtful = in_doubt(key, position, epochs) if position.delivery not in LOSSY else {}
             for number, end in doubtful.items():
                 if there[number].high_watermark < end:
                     found.setdefault(key, set()).add(number)

@@ -16,6 +16,7 @@ from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import Fenced, Refused, TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning.lost_end import seen_in
 from kafka_replication.sinks.port import RefusedAt
 
 UNKNOWN = -1  # no target offset acknowledged yet
@@ -90,7 +91,7 @@ class Atomic:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         ledger, key = self.target_partition.ledger, self.target_partition.key
-        position = position.seen_in(self.epochs, key.source.partition)
+        position = seen_in(key, position, self.epochs)
         ledger.write(self.entries, key, replace(position, delivery=EXACTLY_ONCE))
         ledger.write(self.entries, key, replace(receipt, after=self._after))
         self.entries.commit()
@@ -219,7 +220,7 @@ class Ordered:
                 f"{key.source}: another copier has written a position since this one read it",
                 "run again when the other run has ended",
             )
-        position = self.promised(position).seen_in(self.epochs, key.source.partition)
+        position = seen_in(key, self.promised(position), self.epochs)
         ledger.write(self.entries, key, replace(receipt, delivery=self._delivery, after=self._after))
         ledger.write(self.entries, key, position)
         self.entries.commit()

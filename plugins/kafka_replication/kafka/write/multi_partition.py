@@ -23,6 +23,7 @@ from kafka_replication.model.errors import Refused, ReplicationError, SessionEnd
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
+from kafka_replication.planning.lost_end import seen_in
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import Fingerprint
 
@@ -141,7 +142,7 @@ class EachOffset:
             check_end(at, end, ours.get(at.partition, 0))
         refuse_left_open(self._at.admin, key, [at for at in places if stable[at] < ends[at]])
         self._how.epochs = {at.partition: epoch for at, epoch in epochs.items()}
-        if position.seen_in(self._how.epochs, key.source.partition) != position:  # the leaders have changed
+        if seen_in(key, position, self._how.epochs) != position:  # the leaders have changed
             # What others of us lost there, too, would be covered by what this session appends.
             for other, reached in sorted(self._at.ledger.view().positions.items()):
                 if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE:

@@ -19,7 +19,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter, TargetLost
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
-from kafka_replication.planning.lost_end import proven_lost
+from kafka_replication.planning.lost_end import in_doubt, proven_lost
 from kafka_replication.runtime.deadline import Deadline
 
 RUN_AGAIN = "run again: what the receipts prove is copied again, or the run says why not; find out what truncated it"
@@ -91,7 +91,7 @@ class TargetPartition:
 
         Retention explains that it is missing, and compaction may.
         """
-        doubtful = position.in_doubt(epochs, key.source.partition)
+        doubtful = in_doubt(key, position, epochs)
         if not doubtful:
             return
         starts = offsets.log_starts(self.admin, [TopicPartition(key.target_topic, number) for number in doubtful])
