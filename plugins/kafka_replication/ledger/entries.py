@@ -57,9 +57,8 @@ class Position(LedgerEntry):
 
     KIND = "position"
     FORMAT = 1
-    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "sent_from", "skipped", "spread"}) | frozenset(
-        {"target_epochs", "transform"}
-    )
+    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "sent_from", "skipped", "spread"})
+    OPTIONAL |= {"target_epochs", "transform"}
 
     generation: Number
     ids: Ids
@@ -130,9 +129,7 @@ class Position(LedgerEntry):
 
     def ends(self, partition: int) -> Mapping[int, int]:
         """One past our highest offset in each target partition. ``partition`` is the source's."""
-        if self.spread is None:
-            return {partition: self.target_end}
-        return dict(enumerate(self.spread.ends))
+        return dict(enumerate(self.spread.ends)) if self.spread else {partition: self.target_end}
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""

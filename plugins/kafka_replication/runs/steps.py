@@ -7,6 +7,7 @@ from kafka_replication.reporting.run.arithmetic import NotDone
 from kafka_replication.runs.plan.one_side import findings as findings_of_one_side
 from kafka_replication.runs.plan.preparing import prepare
 from kafka_replication.runs.plan.previewing import check_functions, preview
+from kafka_replication.runs.plan.resuming import resumed
 from kafka_replication.runs.replicate.advancing import advance
 from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.replicate.replicating import Replicated, replicate, verify
@@ -24,6 +25,7 @@ __all__ = [
     "preview",
     "replicate",
     "report",
+    "resumed",
     "verified_now",
     "verify",
 ]

@@ -79,6 +79,8 @@ class ReplicateOperator(OnSparkOperator):
         from kafka_replication.spark.launcher import OnDemand
 
         with task_run.working_on_plan(self.replication, context) as (run, plan):
+            if context["ti"].try_number > 1:  # of a task that failed, or was cleared
+                plan = steps.resumed(run, plan)
             if plan.idle:
                 self.log.info("nothing to do: the target is up to date, and verified; no Spark is started")
             for partition in plan.to_copy:

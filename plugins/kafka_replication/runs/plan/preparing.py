@@ -129,6 +129,10 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
         message = "run %s was planned before the target lost the end of %s; planning it again"
         log.warning(message, run.run_id, key)
         return None, stored.plan
+    if lost := run.comparison.lost_now(view, plan.workable):
+        message = "run %s was planned before it was seen that the target lost the end of %s; planning it again"
+        log.warning(message, run.run_id, next(iter(lost)))
+        return None, stored.plan
     log.info("run %s was planned before; continuing with its plan", run.run_id)
     return plan, None
 
