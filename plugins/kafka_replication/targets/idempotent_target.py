@@ -4,11 +4,13 @@ target that has `Places` and keeps its ledger in a `Journal`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from typing import Protocol
 
 from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.newest import KeyHash
 from kafka_replication.runtime.deadline import Deadline
@@ -20,6 +22,8 @@ from kafka_replication.targets.journal import Journal, JournalLedger, Shelf
 from kafka_replication.targets.keyed import KeyedPartition
 from kafka_replication.targets.port import TargetSettings
 from kafka_replication.targets.resend import Resend
+
+log = logging.getLogger(__name__)
 
 
 class IdempotentSink(Protocol):
@@ -87,4 +91,7 @@ class IdempotentTarget(Protocol):
     def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
         for writer_id, what in ids.items():
             check()
-            self.writer(writer_id, what).fence()
+            try:
+                self.writer(writer_id, what).fence()
+            except ReplicationError as error:
+                log.warning("%s: its session could not be ended: %s", what, error)

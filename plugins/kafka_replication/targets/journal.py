@@ -9,6 +9,8 @@ late, changes nothing.
 from __future__ import annotations
 
 import itertools
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -35,6 +37,7 @@ MOST_SESSIONS = 4096  # writers whose newest session the head remembers; one tha
 EXPIRE_SECONDS = 86_400
 AT_ONCE = 1_000  # receipts that are deleted with one request
 CONFLICTS = 100  # commits of others that one commit may meet in a row
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5  # seconds after such a commit, at most; it doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,9 @@ class Journal:
 
         Raises Refused if there is no ledger. After Unreachable the outcome is unknown.
         """
-        for _ in range(CONFLICTS):
+        for conflicts in range(CONFLICTS):
+            if conflicts:  # writers that wait for different times do not meet again
+                time.sleep(random.uniform(0, min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**conflicts)))
             before = self.head()
             if (after := changed(before)) is before:
                 return before
@@ -277,10 +282,10 @@ class JournalLedger(UnhiddenLedger):
 
     def view(self, damaged: Damaged | None = None) -> LedgerView:
         if self.exists():
-            own = self.journal.head()
-            others = [head for head in self._shelf.heads() if head.replication != self._replication]
-            for head in (*others, own):
-                self._read_on(head)
+            for head in self._shelf.heads():
+                if head.replication != self._replication:
+                    self._read_on(head)
+            self._read_on(self.journal.head())
             self._positions.log_foreign(POSITIONS)
         return self._positions.view(damaged)
 
@@ -293,8 +298,10 @@ class JournalLedger(UnhiddenLedger):
         self._read[head.replication] = head.next_offset
 
     def writer_to(self, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
-        """The key that writes to this partition of the target, and its position."""
-        for key, position in self.view({}).positions.items():
+        """The key of this replication that writes to this partition of the target, and its position."""
+        if self.exists():  # the heads of others, which may be large, are not asked for
+            self._read_on(self.journal.head())
+        for key, position in self._positions.view({}).positions.items():
             if key.target == at:
                 return key, position
         return None, None

@@ -1,0 +1,46 @@
+"""Sessions of a target without transactions: those of dead runs are ended one by one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafka_replication.model.errors import OutOfTime, ReplicationError, Unreachable
+from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
+
+
+class Reached(IdempotentTarget):
+    """A target whose writer ``w1`` does not answer."""
+
+    def __init__(self) -> None:
+        self.fenced: list[str] = []
+
+    @property
+    def sink(self) -> IdempotentSink:
+        return cast(IdempotentSink, SimpleNamespace(writer=self._writer))
+
+    def _writer(self, writer_id: str, what: str) -> Any:
+        def fence() -> None:
+            if writer_id == "w1":
+                raise Unreachable("the target does not answer", "start it")
+            self.fenced.append(writer_id)
+
+        return SimpleNamespace(fence=fence)
+
+
+def test_one_that_cannot_be_ended_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The results of ranges that ended before are not lost with it."""
+    target = Reached()
+    target.end_sessions({"w1": "orders-0", "w2": "orders-1"}, lambda: None)
+    assert target.fenced == ["w2"]
+    assert "orders-0" in caplog.text and "does not answer" in caplog.text
+
+
+def test_the_check_before_each_ends_all() -> None:
+    def check() -> None:
+        raise OutOfTime("the time is over", "run again")
+
+    with pytest.raises(ReplicationError):
+        Reached().end_sessions({"w2": "orders-1"}, check)
