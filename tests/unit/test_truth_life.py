@@ -98,7 +98,7 @@ class Life(RuleBasedStateMachine):
             if end < ours:
                 taken = replace(taken, lost={KEY: frozenset([0])})
             elif not self.target.stands(ours - 1):
-                taken = replace(taken, lost={KEY: frozenset(proven_lost(KEY, self.view, self.read(), {0: ours}))})
+                taken = replace(taken, lost={KEY: frozenset(proven_lost(KEY, self.view, self.read(), {0: ours}, {}))})
         if may_be_gone(KEY, self.view, there):
             since = self.noted.receipts_from if self.noted else None
             looked = RemovalEvidence(

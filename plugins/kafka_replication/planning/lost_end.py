@@ -17,6 +17,7 @@ from kafka_replication.ledger.view import LedgerView, lost_before
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.model.times import now
 from kafka_replication.planning.backfill.recopy import without
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.retention.target_retention import nothing_removed
@@ -96,17 +97,25 @@ def seen_in(key: PartitionKey, position: Position, epochs: Mapping[int, int]) ->
     )
 
 
-def proven_lost(key: PartitionKey, view: LedgerView, receipts: Receipts, missing: Mapping[int, int]) -> set[int]:
+def proven_lost(
+    key: PartitionKey, view: LedgerView, receipts: Receipts, missing: Mapping[int, int], config: Mapping[str, str]
+) -> set[int]:
     """Those target partitions in which a record of ours is known to have been the last one before these ends, where
     readers find none now. ``receipts`` has at least those from `Position.receipts_from` on.
 
     Where others wrote before the first record of the key, its end is theirs. Without receipts, which have expired, that
     is not known for a key with several target partitions, and taken for ours for any other.
+
+    ``config`` is that of the target topic. Compaction keeps the last record of a key, but for a tombstone that is older
+    than ``delete.retention.ms``.
     """
     position = view.positions[key]
-    retried = view.handled_in(key, position.generation, "retried")
-    ours = target_ends([*receipts.of(key, position.generation), *retried])
-    untold = position.spread is None and receipts.incomplete(key)
+    entries: list[Receipt | Handled] = [*receipts.of(key, position.generation)]
+    entries += view.handled_in(key, position.generation, "retried")
+    compacted = "compact" in config.get("cleanup.policy", "")
+    since = now(int(config.get("delete.retention.ms", 0)) / 1000) if compacted else ""
+    ours = target_ends(entry for entry in entries if entry.time > since)
+    untold = position.spread is None and receipts.incomplete(key) and not compacted
     return {number for number, end in missing.items() if ours.get(number) == end or (untold and number not in ours)}
 
 

@@ -102,8 +102,8 @@ class Comparison:
     def lost(self, view: LedgerView, target: Mapping[str, Topic]) -> dict[PartitionKey, frozenset[int]]:
         """By key the target partitions that end before our last record, or where readers do not find it at its place.
 
-        It is looked for where the leader epoch has changed since the position was written, and not where retention
-        explains that it is gone, or compaction may, or where an open transaction hides it.
+        It is looked for where the leader epoch has changed since the position was written, and not where retention or
+        compaction may explain that it is gone, or where an open transaction hides it.
         """
         found, missing = dict[PartitionKey, set[int]](), list[tuple[PartitionKey, int, int]]()
         for key, position in view.positions.items():
@@ -113,9 +113,7 @@ class Comparison:
             for number, end in doubtful.items():
                 if there[number].high_watermark < end:
                     found.setdefault(key, set()).add(number)
-                elif there[number].log_start < end <= there[number].last_stable and "compact" not in target[
-                    key.target_topic
-                ].config.get("cleanup.policy", ""):
+                elif there[number].log_start < end <= there[number].last_stable:
                     missing.append((key, number, end))
         unseen = dict[PartitionKey, dict[int, int]]()
 
@@ -133,7 +131,8 @@ class Comparison:
             since = {key: view.positions[key].receipts_from for key in unseen}
             receipts = self.clusters.ledger.receipts(since)
             for key, ends in unseen.items():
-                found.setdefault(key, set()).update(proven_lost(key, view, receipts, ends))
+                config = target[key.target_topic].config
+                found.setdefault(key, set()).update(proven_lost(key, view, receipts, ends, config))
         return {key: frozenset(numbers) for key, numbers in found.items() if numbers}
 
     def _foreign_in(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, int]:

@@ -89,7 +89,7 @@ class TargetPartition:
         """Raise TargetLost if the last record of this key is not where its position says, in a target partition that
         has another leader epoch now: without that record, what we append would cover the place of lost ones.
 
-        Retention explains that it is missing, and compaction may.
+        Retention may explain that it is missing, and compaction.
         """
         doubtful = in_doubt(key, position, epochs)
         if not doubtful:
@@ -102,10 +102,13 @@ class TargetPartition:
             and starts[at] < end
             and self.first_record(at, OffsetRange(end - 1, end)) is None
         }
-        if not missing or "compact" in topics.config(self.admin, key.target_topic)["cleanup.policy"]:
+        if not missing:
             return
-        receipts = self.ledger.receipts({key: position.receipts_from})
-        for number in proven_lost(key, self.ledger.view(), receipts, missing):
+        receipts, config = (
+            self.ledger.receipts({key: position.receipts_from}),
+            topics.config(self.admin, key.target_topic),
+        )
+        for number in proven_lost(key, self.ledger.view(), receipts, missing, config):
             raise TargetLost(
                 f"{key.target_topic}-{number} on the target does not show our last record of {key.source}, which was at"
                 f" offset {missing[number] - 1}: the target lost data, and other records lie there now",
