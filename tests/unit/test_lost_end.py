@@ -20,6 +20,10 @@ from kafka_replication.planning.lost_end import (
     NotProven,
     TakenBack,
     counts,
+    in_doubt,
+    proven_lost,
+    seen_in,
+    standing_until,
     take_back,
     taken_back_since,
 )
@@ -314,3 +318,44 @@ def test_one_part_that_stands_shows_that_the_hidden_receipt_was_committed() -> N
     receipt = replace(FOURTH, placement=spread((0, 33, 40), (1, 0, 3)))
     assert counts(KEY, [MOVED, receipt], ledger(), CHUNKS, lambda part: part.partition == 1)
     assert not counts(KEY, [MOVED, receipt], ledger(), CHUNKS, lambda _: False)
+
+
+def test_a_last_record_is_in_doubt_once_the_leader_epoch_is_another_one() -> None:
+    position = ledger().positions[KEY]
+    assert in_doubt(KEY, position, {0: 7}) == {0: 32}, "it is not known who led when it was written"
+    seen = seen_in(KEY, position, {0: 7})
+    assert in_doubt(KEY, seen, {0: 7}) == {} and in_doubt(KEY, seen, {0: 8}) == {0: 32}
+    assert in_doubt(KEY, replace(seen, target_end=0), {0: 8}) == {}
+    by = PartitionedBy(name="by_key", hash="h", partitions=3)
+    spread = seen_in(KEY, replace(position, spread=Spread(by, (5, 0, 9))), {0: 7, 2: 7})
+    assert in_doubt(KEY, spread, {0: 7, 1: 9, 2: 8}) == {2: 9}
+
+
+@pytest.mark.parametrize(
+    ("receipts", "expired", "config", "lost"),
+    [
+        pytest.param(CHUNKS, 0, {}, {0}, id="a receipt names it"),
+        pytest.param(CHUNKS[:2], 0, {}, set(), id="no receipt reaches so far: it was somebody else's"),
+        pytest.param(CHUNKS, 3, {}, {0}, id="all receipts have expired: the only writer"),
+        pytest.param(CHUNKS, 0, {"cleanup.policy": "compact"}, set(), id="a tombstone that compaction removed"),
+        pytest.param(
+            [*CHUNKS[:2], replace(CHUNKS[2], time="9999-01-01T00:00:00.000Z")],
+            0,
+            {"cleanup.policy": "compact", "delete.retention.ms": "86400000"},
+            {0},
+            id="compaction removes no young tombstone",
+        ),
+    ],
+)
+def test_a_last_record_that_is_missing_is_lost_if_it_was_ours(
+    receipts: list[Receipt], expired: int, config: dict[str, str], lost: set[int]
+) -> None:
+    assert proven_lost(KEY, ledger(), read(receipts, expired), {0: 32}, config) == lost
+
+
+def test_what_stands_ends_with_the_last_chunk_whose_last_record_is_there() -> None:
+    parts = [part for one in CHUNKS for part in one.parts]
+    assert standing_until(parts, 0, 40, lambda part: True) == 32
+    assert standing_until(parts, 0, 40, lambda part: part.until <= 21) == 21, "aborted records lie in its place"
+    assert standing_until(parts, 0, 31, lambda part: True) == 21
+    assert standing_until(parts, 0, 40, lambda part: False) == standing_until(parts, 1, 40, lambda part: True) == 0
