@@ -114,12 +114,13 @@ def audited(replication: Replication, clients: Clients, store: WatermarkStore) -
 def as_tasks(
     replication: Replication, clients: Clients, store: WatermarkStore, spark: Launcher, tries: int
 ) -> RunReport:
-    """As a DAG does it: the plan is made once, and the task that copies is tried again with it while that may help."""
+    """As a DAG does it: the plan is made once, and the task that copies is tried again while that may help."""
     run = open_run(replication, clients, store, "airflow-" + runner.new_run_id())
     with leased(run, live_scope(run, Request().topics), "run") as leased_run:
         plan, done = steps.prepare(leased_run, Request()), steps.NotDone()
         for number in range(tries):
             try:
+                plan = steps.resumed(leased_run, plan) if number else plan
                 found = steps.replicate(leased_run, plan, spark)
             except ReplicationError as error:
                 print(f"try {number + 1}: {error}", flush=True)
