@@ -333,14 +333,10 @@ class Planner:
         placing = self.replication.placing
         if placing.sole or target is None:
             return None
+        lost = {n for one, some in self.snapshot.lost.items() if one.target_topic == key.target_topic for n in some}
         for number in placing.targets(key.source.partition, target.partitions):
             there, ours = target.readable.get(number), self.reach.get((target.topic_id, number), 0)
-            unseen = any(
-                number in numbers
-                for other, numbers in self.snapshot.lost.items()
-                if other.target_topic == key.target_topic
-            )
-            if there is not None and (there.high_watermark < ours or unseen):
+            if there is not None and (there.high_watermark < ours or number in lost):
                 return refusals.target_truncated(key, number, ours, there.high_watermark, self.replication.mend)
         return None
 

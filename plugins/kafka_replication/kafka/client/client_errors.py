@@ -1,15 +1,19 @@
-"""Keeps the errors of a client's connections: librdkafka passes them to ``error_cb``, not to the call that waits."""
+"""Keeps the errors of a client's connections, which librdkafka passes to ``error_cb`` and not to the call that waits, and
+finds those that it passes to nobody.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.kafka.diagnosis.causes import of_text
+from kafka_replication.runtime import stopping
 
 # As in: sasl_ssl://127.0.0.1:9094/bootstrap: SASL authentication error: ... (after 302ms in state AUTH_REQ)
 _SAID = re.compile(r"^(?:\w+://)?(?P<address>[^/\s]+)/\w+: (?P<what>.*?)(?: \(after \d+ms.*)?$", re.DOTALL)
@@ -58,3 +62,18 @@ class ReportingProducer(Producer):
     """A producer that keeps the errors of its connections."""
 
     reported: ReportedErrors
+
+
+def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffsetsResultInfo:
+    """The answer for one partition. Raises KafkaException, also if its broker did not answer.
+
+    librdkafka 2.16 drops that broker's error: its partitions have no error, and no offset.
+    """
+    try:
+        answer = future.result(seconds)
+    except RuntimeError as error:
+        stopping.raise_again(error)
+        raise
+    if answer.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
+    return answer

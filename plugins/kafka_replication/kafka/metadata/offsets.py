@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
 import tenacity
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
+from kafka_replication.kafka.client.client_errors import answer_of
 from kafka_replication.kafka.client.clients import raise_if_shut_out
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
 from kafka_replication.kafka.metadata.open_transactions import MOST, WaitLog, named
@@ -179,21 +179,6 @@ def _why(admin: AdminClient, partition: TopicPartition, raised: KafkaException) 
     return reason
 
 
-def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffsetsResultInfo:
-    """The answer for one partition. Raises KafkaException, also if its broker did not answer.
-
-    librdkafka 2.16 drops that broker's error: its partitions have no error, and no offset.
-    """
-    try:
-        answer = future.result(seconds)
-    except RuntimeError as error:
-        stopping.raise_again(error)
-        raise
-    if answer.offset == OFFSET_INVALID:
-        raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
-    return answer
-
-
 def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
     """Make the client ask for these topics' leaders again. Otherwise it keeps stale metadata for 15 minutes."""
     with suppress(KafkaException):
@@ -224,8 +209,7 @@ def _epoch_of(answer: ListOffsetsResultInfo) -> int | None:
 def leader_epochs_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The current leader epochs of those partitions that answer at once with one."""
     answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
-    epochs = {partition: _epoch_of(answer) for partition, answer in answers.items()}
-    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None}
+    return {partition: epoch for partition, answer in answers.items() if (epoch := _epoch_of(answer)) is not None}
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -234,18 +218,6 @@ def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict
 
 def high_watermarks(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     return _list(admin, partitions, _LATEST, committed=False)
-
-
-def ends_and_epochs(
-    admin: AdminClient, partitions: Iterable[TopicPartition]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The high watermarks, and the leader epochs that are known."""
-    answers = _ask(admin, partitions, _LATEST, committed=False)
-    epochs = {partition: _epoch_of(answer) for partition, answer in answers.items()}
-    return (
-        {partition: answer.offset for partition, answer in answers.items()},
-        {partition: epoch for partition, epoch in epochs.items() if epoch is not None},
-    )
 
 
 def last_stable(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.client.client_errors import answer_of
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import Deadline, retry
@@ -102,7 +102,7 @@ def _ask(config: clients.ClientConfig, partition: TopicPartition, seconds: float
     request = {ClientPartition(partition.topic, partition.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     try:
         for future in client.list_offsets(request, request_timeout=seconds).values():
-            offsets.answer_of(future, seconds * 2)
+            answer_of(future, seconds * 2)
     except KafkaException as e:
         error = e.args[0]
         if error.code() in _NO_ANSWER:

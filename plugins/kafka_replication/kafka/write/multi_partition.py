@@ -19,11 +19,12 @@ from kafka_replication.kafka.write.target_partition import check_end, refuse_lef
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE
-from kafka_replication.model.errors import Refused, ReplicationError, SessionEnded, Stalled
+from kafka_replication.model.errors import Refused, ReplicationError, SessionEnded, Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.planning.lost_end import seen_in
+from kafka_replication.planning.snapshot import Problem
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import Fingerprint
 
@@ -134,14 +135,15 @@ class EachOffset:
         self._refuse_change(position, by)
         self._ends = dict(position.ends(key.source.partition)) if position.spread else {}
         ours, places = position.ends(key.source.partition), self._places(range(by.partitions))
-        stable, (ends, epochs) = (
-            offsets.last_stable(self._at.admin, places),
-            offsets.ends_and_epochs(self._at.admin, places),
-        )
-        for at, end in ends.items():
-            check_end(at, end, ours.get(at.partition, 0))
-        refuse_left_open(self._at.admin, key, [at for at in places if stable[at] < ends[at]])
-        self._how.epochs = {at.partition: epoch for at, epoch in epochs.items()}
+        hiding, epochs = list[TopicPartition](), dict[int, int]()
+        for at, there in sorted(offsets.all_three(self._at.admin, places).items()):
+            if isinstance(there, Problem):
+                raise Unreachable(there.what, there.remedy)
+            check_end(at, there.high_watermark, ours.get(at.partition, 0))
+            hiding += [at] if there.is_hiding else []
+            epochs |= {} if there.leader_epoch is None else {at.partition: there.leader_epoch}
+        refuse_left_open(self._at.admin, key, hiding)
+        self._how.epochs = epochs
         if seen_in(key, position, self._how.epochs) != position:  # the leaders have changed
             # What others of us lost there, too, would be covered by what this session appends.
             for other, reached in sorted(self._at.ledger.view().positions.items()):
