@@ -1,5 +1,6 @@
-"""Keeps the errors of a client's connections, which librdkafka passes to ``error_cb`` and not to the call that waits, and
-finds those that it passes to nobody.
+"""Keeps the errors of a client's connections, which librdkafka passes to ``error_cb`` and not to the call that waits.
+
+It also finds those that librdkafka passes to nobody.
 """
 
 from __future__ import annotations
