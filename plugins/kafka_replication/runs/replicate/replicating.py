@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -105,7 +106,7 @@ def _add_totals(run: LeasedRun, done: Replicated) -> None:
     """Add what was copied to the sums that metrics are made of."""
     totals = {Total(name): float(amount) for name, amount in done.totals.items() if amount}
     try:
-        run.store.add_totals(run.replication.name, totals)
+        run.store.add_totals(run.replication.name, totals, run.run_id, random.random())
     except ReplicationError as problem:  # no reason for a run to fail
         log.warning("%s: what was copied is missing in the metrics: %s", run.replication.name, problem)
 
