@@ -197,7 +197,7 @@ def main() -> None:
         store = open_store(url)
         fill(url)
         for name in NAMES:
-            store.add_totals(name, dict.fromkeys(TOTALS, 1e6))
+            store.add_totals(name, dict.fromkeys(TOTALS, 1e6), "run", 0.5)
             store.record_standing(name, FACTS, Lag(9, 60.0), status_rows(PARTITIONS))
         print(f"{REPLICATIONS} replications, {REPLICATIONS * PARTITIONS:,} partitions, {REPLICATIONS * RUNS:,} runs,")
         print(f"{REPLICATIONS * RUNS * RANGES:,} ranges; medians of {TURNS} turns\n")

@@ -69,7 +69,7 @@ def run(url: str, run_id: str, records: int, error: str | None = None) -> None:
     with closing(open_store(url)) as store:
         store.start_run(run_id, NAME, "live", f"plan of {run_id}")
         store.record_outcomes([outcome])
-        store.add_totals(NAME, {Total(RECORDS): float(records), Total(BYTES): 10.0 * records})
+        store.add_totals(NAME, {Total(RECORDS): float(records), Total(BYTES): 10.0 * records}, run_id, 0.5)
         ended = store.finish_run(run_id, "failed" if error else "done")
         at = ended.finished_at or datetime.now(UTC)
         store.record_work(NAME, FACTS, Work(run_id=run_id, records=records, bytes=10 * records, seconds=2.0, at=at))

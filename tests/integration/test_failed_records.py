@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from kafka_replication.model.failures import Action
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runtime import failpoints
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.worker.worker import WorkerJob
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
@@ -95,24 +99,38 @@ def test_a_size_that_only_the_broker_knows_to_be_too_large(scene: Scenario) -> N
     assert_all_there(scene, [3, 4, 990])
 
 
-def test_a_record_that_the_producer_s_queue_does_not_take_goes_to_quarantine_without_its_content(
-    scene: Scenario,
-) -> None:
-    """Zeros that compress a thousandfold: the topics take them, the producer does not."""
-    for side in (scene.source, scene.target):
-        side.create(scene.topic)
-    records = [*numbered(3), Rec(b"big", bytes(2 << 20)), *numbered(3, 3)]
-    scene.source.produce(scene.topic, records, compression_type="gzip")
-    scene.client["queue.buffering.max.kbytes"] = 1 << 10
-    report = scene.run(failures=QUARANTINE)
+class Company(InProcess):
+    """Small ranges of one job at a time in one worker, as the driver deals them."""
+
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        deliver(WorkerJob(replace(job, tasks=[], together=len(job.tasks))).together(job.tasks))
+        return JobEnd()
+
+
+def test_what_is_set_aside_does_not_depend_on_the_queue_of_the_client(scene: Scenario) -> None:
+    """Small ranges in company have a small queue. A record that is larger is copied if the target takes it, goes to
+    quarantine with its content if it does not, and is copied by a retry when the target takes it.
+    """
+    wide = {"max.message.bytes": "20000000"}
+    scene.source.create(scene.topic, 2, wide)
+    scene.target.create(scene.topic, 2, {"max.message.bytes": "12000000"})
+    fits, too_large = Rec(b"fits", os.urandom(9 << 20)), Rec(b"too large", os.urandom(13 << 20))
+    scene.source.produce(scene.topic, [*numbered(3), fits, too_large, *numbered(3, 3)], compression_type="none")
+    scene.source.produce(scene.topic, numbered(3), 1)
+    scene.settings |= {"failures": QUARANTINE}
+    report = scene.run(Company())
     assert report.outcome == "done", report.table()
-    assert (only(report).copied, only(report).quarantined) == (6, 1)
-    assert_all_there(scene, [3])
+    assert [(line.copied, line.quarantined) for line in report.ranges] == [(7, 1), (3, 0)]
+    assert_all_there(scene, [4])
     (found,) = quarantined(scene)
-    assert (found.key, found.value) == (None, None)
-    assert ("kafka-replication.failed.content", b"incomplete") in found.headers
+    assert (found.key, found.value) == (too_large.key, too_large.value)
+    assert ("kafka-replication.failed.content", b"whole") in found.headers
     (failed,) = failures(scene)
-    assert (failed.offset, failed.kind, failed.error) == (3, "too_large", "BufferError")
+    assert (failed.offset, failed.kind, failed.error) == (4, "too_large", "MSG_SIZE_TOO_LARGE")
+    scene.target.set(scene.topic, max_message_bytes="20000000")
+    scene.client["queue.buffering.max.kbytes"] = 1 << 10
+    assert [row["state"] for row in ask(scene, Action.RETRY, everything=True)] == ["retried"]
+    assert_each_once(scene)
 
 
 @pytest.mark.parametrize("limit", [2, "0.2%"])

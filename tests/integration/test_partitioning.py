@@ -18,13 +18,13 @@ from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import checking
+from kafka_replication.runs import checking, steps
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit import parts
 from kafka_replication.runs.audit.choosing import ALL
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.report.partition_status import standing
-from kafka_replication.runs.run import open_run
+from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.auditing import Size
@@ -304,3 +304,32 @@ def test_what_changes_later(scene: Scenario) -> None:
     assert scene.run().outcome == "done"
     assert_spread(scene, 3, 3)
     assert_clean_audit(scene)
+
+
+@pytest.mark.parametrize(("before", "after"), [("keep", "by_key"), ("by_key", "keep")])
+def test_a_run_that_was_planned_before_the_partitioning_changed(scene: Scenario, before: str, after: str) -> None:
+    """No step of it copies in the new way: not one that is tried again, nor one whose plan says nothing of the file."""
+    scene.settings["partitioning"] = before
+    scene.source.create(scene.topic, 2)
+    fill(scene, 2, 20)
+    assert scene.run().outcome == "done"
+    fill(scene, 2, 20, first=20)
+    stored = steps.prepare(scene.bare_run("cleared"), Request())
+    there = [read(scene.target.bootstrap, scene.topic, number) for number in (0, 1)]
+
+    scene.settings["partitioning"] = after
+    changed = scene.bare_run("cleared")
+    with pytest.raises(Refused, match="partitioning") as refused:
+        steps.replicate(changed, stored, InProcess())
+    assert "clear the task plan" in refused.value.remedy and not refused.value.retriable
+    older = steps.replicate(changed, replace(stored, settings={}), InProcess())
+    assert [f"with partitioning {before}" in (result.error or "") for result in older.copied] == [True, True]
+    anew = steps.prepare(changed, Request())
+    assert {planned.state for planned in anew.partitions} == {State.REPARTITIONED}
+    assert [read(scene.target.bootstrap, scene.topic, number) for number in (0, 1)] == there
+
+    scene.settings["partitioning"] = before
+    again = steps.prepare(scene.bare_run("cleared"), Request())
+    scene.settings |= {"copy": {"attempts": 2}}  # no plan depends on it
+    assert not steps.replicate(scene.bare_run("cleared"), again, InProcess()).not_copied
+    assert_spread(scene, 2, 2)

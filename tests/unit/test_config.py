@@ -20,6 +20,7 @@ from kafka_replication.config.values.names import is_pattern, target_problem, to
 from kafka_replication.config.values.schedule import PRESETS, check_schedule
 from kafka_replication.model.errors import BadInput, ConfigError
 from kafka_replication.model.failures import FailureKind
+from kafka_replication.planning.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in {".", ".."})
@@ -284,3 +285,25 @@ def test_an_index_has_no_capital_letters() -> None:
     assert "capital letters" in (made.target_problem("Orders") or "")
     assert made.target_problem("orders") is None
     assert replication().target_problem("Orders") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"schedule": None, "copy": {"attempts": 3}, "failures": {"policy": "skip"}}, []),
+        ({"target_topics": {"config": {"retention.ms": "1"}}, "start_from": "latest"}, []),
+        ({"topics": {"include": ["more", "orders"]}}, []),
+        ({"topics": {"include": ["orders"], "rename": "dr.{topic}"}}, ["topics"]),
+        ({"target": {"connection": "another"}}, ["target"]),
+        ({"target": {"connection": "kafka_target", "type": "opensearch", "shape": "latest"}}, ["target"]),
+        ({"source": {"connection": "another"}}, ["source"]),
+        ({"partitioning": "map", "partition_map": {0: 1, 1: 0}}, ["partition_map", "partitioning"]),
+        ({"on_existing_target": "share", "target_topics": {"partitions": 3}}, ["on_existing_target", "target_topics"]),
+        ({"delivery": "at_least_once"}, ["delivery"]),
+    ],
+)
+def test_a_plan_depends_on_what_is_copied_where_and_how(changes: dict[str, Any], names: list[str]) -> None:
+    before, now = replication().planned_with, replication(**changes).planned_with
+    assert Plan("r", (), settings=before).changed(now) == names
+    assert Plan("r", (), settings=now).changed(before) == names
+    assert Plan("r", ()).changed(now) == [], "an older build planned it"

@@ -129,7 +129,7 @@ ROWS = st.builds(
 )
 
 
-@given(st.builds(Plan, TEXT, st.lists(ROWS, max_size=3).map(tuple)))
+@given(st.builds(Plan, TEXT, st.lists(ROWS, max_size=3).map(tuple), settings=st.dictionaries(TEXT, TEXT, max_size=2)))
 def test_a_stored_plan_is_the_plan(made: Plan) -> None:
     again = plan_codec.decode(plan_codec.encode(made), "run-1")
     assert again == made

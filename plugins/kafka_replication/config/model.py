@@ -7,9 +7,10 @@ docs/configuration.md is generated from the descriptions here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -288,6 +289,16 @@ class Replication(Section):
         return PipelineDefinition(
             filter=self.filter, transform=self.transform, exclude_from=tuple(sorted(set(self.topics.exclude_from)))
         )
+
+    @property
+    def planned_with(self) -> dict[str, str]:
+        """The settings that a plan depends on, beside the pipeline, as JSON. Without defaults, so that a setting that a
+        later version adds changes nothing.
+        """
+        parts: Any = dict.fromkeys(("target", "on_existing_target", "partitioning", "partition_map", "delivery"), True)
+        parts |= {"source": {"connection"}, "topics": {"rename"}, "target_topics": {"partitions"}}
+        chosen = self.model_dump(mode="json", include=parts, exclude_defaults=True)
+        return {name: json.dumps(value, sort_keys=True) for name, value in chosen.items() if value}
 
     @property
     def quarantine_topic(self) -> str:

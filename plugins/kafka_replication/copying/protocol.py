@@ -139,8 +139,10 @@ class Copier:
                 let_go(e)
 
     def _learned(self, refused: RefusedAt) -> bool:
-        """True if the refusal names records to set aside that were not known before. Then a new session goes on."""
-        before, self._aside = self._aside, self._aside.learning(refused.failures)
+        """True if the refusal names records to set aside, or a size of the client's queue, that were not known before.
+        Then a new session goes on.
+        """
+        before, self._aside = self._aside, self._aside.learning(refused.failures, refused.queue)
         if self._aside is before:
             return False
         self._size.stop_searching()

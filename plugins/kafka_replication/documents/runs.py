@@ -95,7 +95,9 @@ class PartitionPlanRow(TypedDict):
 
 
 class StoredPlan(TypedDict):
-    """A plan as the store has it. ``receipts_from`` has an offset of the receipts topic for each ledger partition."""
+    """A plan as the store has it. ``receipts_from`` has an offset of the receipts topic for each ledger partition,
+    ``settings`` what the plan depends on in the file.
+    """
 
     format: int
     replication: str
@@ -103,6 +105,7 @@ class StoredPlan(TypedDict):
     receipts_from: NotRequired[dict[str, int]]
     notes: NotRequired[list[str]]
     changes: NotRequired[list[str]]
+    settings: NotRequired[dict[str, str]]
 
 
 class PlanDocument(StoredPlan):

@@ -9,6 +9,7 @@ from typing import Final
 from kafka_replication.ledger.entries import Deleted, Gap, Handled, Position, Removed, Start, Verified
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.partitioning import KEEP
 
 NONE: Final = "none"  # the level of what was not verified
 ASIDE: Final = ("quarantined", "skipped")
@@ -236,3 +237,10 @@ def lost_before(position: Position, wanted: OffsetRange, known: Coverage) -> Cov
         return Coverage()
     lost = OffsetRange(copied_until(position), position.next_offset)
     return Coverage.of([lost]).subtract(known).subtract(Coverage.of([wanted]))
+
+
+def partitioning_of(key: PartitionKey, position: Position) -> str | None:
+    """The partitioning of the last records before this position; None if nothing was written yet."""
+    if not position.coverage or not any(position.ends(key.source.partition).values()):
+        return None
+    return position.spread.by.name if position.spread else KEEP

@@ -106,6 +106,8 @@ class Plan:
     receipts_from: Mapping[int, int] = field(default_factory=dict)
     left_to_others: tuple[str, ...] = ()  # the topics that other runs are at work on, as text for people
     changes: tuple[str, ...] = ()  # filters and transforms that changed, as text for people
+    # What it depends on in the file, by the name of the setting, without defaults. Empty: an older plan, or a preview.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def to_copy(self) -> tuple[PartitionPlan, ...]:
@@ -135,6 +137,11 @@ class Plan:
         """The notes of the report about the plan. They are no failures."""
         about_partitions = dict.fromkeys(p.what for p in self.partitions if p.what and not p.refused)
         return (*self.left_to_others, *self.changes, *about_partitions)
+
+    def changed(self, settings: Mapping[str, str]) -> list[str]:
+        """The names of those of today's ``settings`` that are not the ones it was made with; none for an older plan."""
+        names = self.settings.keys() | settings.keys() if self.settings else ()
+        return sorted(name for name in names if self.settings.get(name) != settings.get(name))
 
     @property
     def idle(self) -> bool:

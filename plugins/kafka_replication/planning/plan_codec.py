@@ -125,6 +125,7 @@ class Plan1(_Stored):
     receipts_from: dict[str, Number] = {}  # missing in an older plan: all receipts are read
     notes: list[str] = []  # missing in an older plan
     changes: list[str] = []  # missing in an older plan
+    settings: dict[str, str] = {}  # missing in an older plan
 
     def value(self) -> Plan:
         offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}
@@ -135,6 +136,7 @@ class Plan1(_Stored):
             receipts_from=offsets,
             left_to_others=tuple(self.notes),
             changes=tuple(self.changes),
+            settings=self.settings,
         )
 
 
@@ -158,6 +160,8 @@ def as_json(plan: Plan) -> documents.StoredPlan:
         document["notes"] = list(plan.left_to_others)
     if plan.changes:
         document["changes"] = list(plan.changes)
+    if plan.settings:
+        document["settings"] = dict(plan.settings)
     return document
 
 

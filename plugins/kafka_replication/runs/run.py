@@ -110,6 +110,11 @@ class Run:
         stored = self.store.run(self.run_id)
         return plan_codec.decode(stored.plan, self.run_id) if stored and stored.plan else None
 
+    @property
+    def planned_with(self) -> dict[str, str]:
+        """The settings that a plan of today depends on, as `Plan.settings` has them. Raises BadInput."""
+        return {**self.replication.planned_with, "filter and transform": str(self.transform or "")}
+
     def view(self) -> LedgerView:
         """The entries of the ledger; empty if it does not exist yet."""
         return self.clusters.ledger.view()

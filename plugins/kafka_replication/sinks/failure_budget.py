@@ -17,7 +17,8 @@ class SetAside:
     """The records of a range that one session may set aside, and those that the sessions before it have learned of.
 
     ``known`` has what a refusal taught: these records are set aside when they are read again. While ``searching``, a
-    record was refused that is not known yet.
+    record was refused that is not known yet. ``queue`` is the size in bytes of the largest record that was too large
+    for the queue of a client.
     """
 
     policy: Failures = field(default_factory=Failures)
@@ -26,6 +27,7 @@ class SetAside:
     most: int = 0  # records of this generation that may be set aside in all
     known: Mapping[int, Failure] = field(default_factory=dict)  # by source offset
     searching: bool = False
+    queue: int = 0
 
     @property
     def anything(self) -> bool:
@@ -36,10 +38,12 @@ class SetAside:
         """The policy for the record."""
         return self.policy.of(failure.kind)
 
-    def learning(self, failures: Iterable[Failure]) -> SetAside:
+    def learning(self, failures: Iterable[Failure], queue: int = 0) -> SetAside:
         """With what a refusal taught. Equal to this if the policy is to fail, or if that was known: then it does not
         help.
         """
+        if queue > self.queue:
+            return replace(self, queue=queue)
         new = {one.offset: one for one in failures if self.action(one) != "fail" and one.offset not in self.known}
         return replace(self, known={**self.known, **new}, searching=False) if new else self
 

@@ -78,7 +78,8 @@ class RefusedAt(RecordRefused):
     """A record cannot be copied: the one at source offset ``offset``. None: one of the last ``among`` written records.
 
     ``error`` is the class of the error, as in `Failure`, ``key`` that of the record. ``more`` are further records that
-    are refused.
+    are refused. ``queue`` is the size in bytes of a record that the client's own queue does not take, which is no
+    failure of the record: a session with a larger queue takes it.
     """
 
     def __init__(
@@ -92,15 +93,16 @@ class RefusedAt(RecordRefused):
         error: str = "",
         key: bytes | None = None,
         more: Sequence[Failure] = (),
+        queue: int = 0,
     ) -> None:
         super().__init__(what, remedy)
         self.offset, self.among, self.kind, self.error, self.more = offset, among, kind, error, tuple(more)
-        self.key_digest = key_digest(key)
+        self.queue, self.key_digest = queue, key_digest(key)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The records that it names."""
-        if self.offset is None:
+        """The records that it names, and that may be set aside."""
+        if self.offset is None or self.queue:
             return ()
         return (Failure(self.offset, self.kind, self.what, self.error), *self.more)
 

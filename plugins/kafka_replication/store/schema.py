@@ -140,7 +140,7 @@ outcomes = Table(
     Column("seconds", Float, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    Column("verified_at", BigInteger),  # unused
+    Column("verified_at", BigInteger),  # when `tables.totals` counted that; 0: it counted a failure alone
     Index(
         "kafka_replication_range_outcomes_partition",
         "replication",

@@ -189,7 +189,7 @@ class SqlStore:
                 raise BadInput(f"run {run_id} was never started in this store", "check the run id and the store's url")
             db.execute(update(table).where(table.c.run_id == run_id).values(state=state, finished_at=now))
             if stored.state != state:
-                sums.add_end(db, stored, state)
+                sums.add_end(db, stored.replication, {run_id: stored.kind}, state)
             return replace(stored, state=state, finished_at=from_millis(now))
 
         return self._write(finish)
@@ -292,9 +292,9 @@ class SqlStore:
     def record_work(self, replication: str, facts: Facts, work: Work) -> None:
         self._write(lambda db: sight.record_work(db, replication, facts, work))
 
-    def add_totals(self, replication: str, totals: Totals) -> None:
+    def add_totals(self, replication: str, totals: Totals, run_id: str, mark: float) -> None:
         if totals:
-            self._write(lambda db: sums.add(db, replication, totals))
+            self._write(lambda db: sums.add_once(db, replication, totals, run_id, mark))
 
     def totals(self) -> dict[str, Totals]:
         return self._read(sums.of_all)

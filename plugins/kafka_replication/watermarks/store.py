@@ -167,12 +167,15 @@ class WatermarkStore(AlertMemory, Protocol):
         A run without records is only a sample.
         """
 
-    def add_totals(self, replication: str, totals: Totals) -> None:
-        """Add these numbers to the sums of the replication. A repeated call adds them again."""
+    def add_totals(self, replication: str, totals: Totals, run_id: str, mark: float) -> None:
+        """Add these numbers of a run to the sums of the replication. ``mark`` is another number in each call: one that
+        is repeated with the same one adds nothing.
+        """
 
     def totals(self) -> dict[str, Totals]:
         """The sums of each replication since this store was made. ``runs`` and ``ranges`` are those that ended: the
-        store adds them itself when the state of a run changes to that of an end.
+        store adds them itself when the state of a run changes to that of an end. A range is counted once in
+        a run as failed, and once as verified.
         """
 
     def front(self, names: Collection[str] | None = None) -> list[Seen]:

@@ -106,7 +106,9 @@ class KafkaTarget:
         return session_of(key, self._config, self._copying, self._deadline, delivery=self._settings.delivery)
 
     def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[DecidingSession]:
-        return self._sink(self._settings.placing, EXACTLY_ONCE).session(key, ids, SetAside(searching=True))
+        # Who decides has all records of a chunk in memory already, so that a bound of the queue would save nothing.
+        aside = SetAside(searching=True, queue=clients.PRODUCER["message.max.bytes"])
+        return self._sink(self._settings.placing, EXACTLY_ONCE).session(key, ids, aside)
 
     def writer(self, writer_id: str, what: str) -> TransactionPort:
         if self._settings.delivery == EXACTLY_ONCE:

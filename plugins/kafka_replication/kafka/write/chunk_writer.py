@@ -14,7 +14,7 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.kafka.write.producers.producer_base import Sender
 from kafka_replication.kafka.write.producers.send_window import SendWindow
-from kafka_replication.kafka.write.quarantine_writer import AsideWriter
+from kafka_replication.kafka.write.quarantine_writer import AsideWriter, larger_than_queue
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import ReplicationError
@@ -199,7 +199,7 @@ class ChunkWriter:
         producer, topic = self.sender.producer, self.key.target_topic
         produce = partial(producer.produce, topic, value, key, partition, callback, None, timestamp, headers)
         if not self.sender.takes(produce):
-            raise self._too_large(record)
+            raise larger_than_queue(self.key.source, record)
 
     def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         """``record`` is given if it is watched."""
@@ -270,18 +270,6 @@ class ChunkWriter:
             kind=_kind(code),
             error=KafkaError(code).name(),
             key=key,
-        )
-
-    def _too_large(self, record: Record) -> RefusedAt:
-        offset, source = record[0], self.key.source
-        return RefusedAt(
-            f"{source}: the record at offset {offset} (partition {source.partition}) cannot be copied: it is larger"
-            " than the producer's whole queue",
-            "raise queue.buffering.max.kbytes in the extra of the target's connection, then run again",
-            offset,
-            kind=FailureKind.TOO_LARGE,
-            error="BufferError",
-            key=record[2],
         )
 
 

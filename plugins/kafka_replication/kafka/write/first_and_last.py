@@ -10,7 +10,24 @@ from kafka_replication.kafka.write.commit import UNKNOWN, Commit
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.placement import KafkaSegments, Segment
+from kafka_replication.ledger.view import partitioning_of
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.partitioning import KEEP, SOLE, Partitioning
 from kafka_replication.sinks.port import Record
+
+
+def refuse_change(partitioning: Partitioning, key: PartitionKey, position: Position) -> None:
+    """Raise Refused if records would go to other target partitions than those before them, and may not. A plan refuses
+    that, too, but for one that was made before the file was changed.
+    """
+    before = partitioning_of(key, position)
+    if before is not None and (before == KEEP) != partitioning.keeps:
+        raise Refused(
+            f"{key.source}: its records below offset {position.next_offset} were copied with partitioning {before}, not"
+            f" {partitioning.name}",
+            "plan again: the plan says what to do; in Airflow, clear the task plan of this run",
+        )
 
 
 class FirstAndLast:
@@ -20,6 +37,7 @@ class FirstAndLast:
         self._partition = partition
 
     def check_target(self, position: Position) -> None:
+        refuse_change(SOLE, self._partition.key, position)
         self._partition.check_target(position)
 
     def begin(self) -> Ends:

@@ -13,6 +13,7 @@ from functools import cached_property
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.write.first_and_last import refuse_change
 from kafka_replication.kafka.write.partitioner import Partitioner, partitioner
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.target_partition import check_end, refuse_left_open
@@ -131,6 +132,7 @@ class EachOffset:
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""
+        refuse_change(self._partitioning, self._at.key, position)
         key, by = self._at.key, self._partitioner.by
         self._refuse_change(position, by)
         self._ends = dict(position.ends(key.source.partition)) if position.spread else {}

@@ -17,6 +17,7 @@ from kafka_replication.kafka.write.producers.producer_base import Sender
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Record, RefusedAt, failed_record, size_of
 
@@ -79,7 +80,7 @@ class AsideWriter:
             )
 
     def _write(self, record: Record, failure: Failure) -> None:
-        """Produce the record to the quarantine topic; without its content if the producer's queue is too small."""
+        """Produce the record to the quarantine topic. Raises RefusedAt if the producer's whole queue is too small."""
         topic = self.rules.topic
         partition = quarantine_record.partition_of(self.origin.key, self.partitions())
         whole = failure.kind not in (FailureKind.UNREADABLE, FailureKind.UNFAITHFUL)
@@ -92,14 +93,11 @@ class AsideWriter:
             elif error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD):
                 self.refused = _refused(topic, record, failure, error)
 
-        def taken(content: Record, *, whole: bool) -> bool:
-            headers: list[Any] = quarantine_record.headers_for(content, failure, self.origin, whole=whole)
-            produce, (_, _, key, value, _) = self.sender.producer.produce, content
-            return self.sender.takes(lambda: produce(topic, value, key, partition, delivered, None, 0, headers))
-
+        headers: list[Any] = quarantine_record.headers_for(record, failure, self.origin, whole=whole)
+        produce, (_, _, key, value, _) = self.sender.producer.produce, record
         try:
-            if not taken(record, whole=whole):
-                taken((record[0], record[1], None, None, None), whole=False)
+            if not self.sender.takes(lambda: produce(topic, value, key, partition, delivered, None, 0, headers)):
+                raise larger_than_queue(self.origin.key.source, record)
         except KafkaException as e:
             raise self.sender.error(e.args[0], f"writing to the quarantine topic {topic}") from e
 
@@ -108,6 +106,19 @@ _REMEDY = (
     "remove the cause and run again, or choose what happens to such records: failures.policy (quarantine, skip)."
     " Nothing after it is copied"
 )
+
+
+def larger_than_queue(source: TopicPartition, record: Record) -> RefusedAt:
+    return RefusedAt(
+        f"{source}: the record at offset {record[0]} (partition {source.partition}) cannot be copied: it is larger than"
+        " the producer's whole queue, and than any that the client can have",
+        "leave the record out (filter), then run again",
+        record[0],
+        kind=FailureKind.TOO_LARGE,
+        error="BufferError",
+        key=record[2],
+        queue=size_of(record),
+    )
 
 
 def _refused(topic: str, record: Record, failure: Failure, error: KafkaError) -> RefusedAt:

@@ -67,7 +67,10 @@ class KafkaSinkSession:
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
         largest = batch_size(self._partition.target_partition.target, self._largest_batch())
-        self._partition.sender.options["batch.size"] = largest
+        options = self._partition.sender.options
+        options["batch.size"] = largest
+        if self._aside is not None and self._aside.queue:
+            options["queue.buffering.max.kbytes"] = (self._aside.queue >> 10) + 64  # for headers of the quarantine, too
         self._partition.fence()
 
     def _largest_batch(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.view import partitioning_of
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
@@ -56,13 +57,6 @@ def refusal_of_partitions(
             "correct partition_map, or add partitions to the target topic",
         )
     return refusals.fewer_partitions(key, source, len(partitions))
-
-
-def partitioning_of(key: PartitionKey, position: Position) -> str | None:
-    """The partitioning of the last records before this position; None if nothing was written yet."""
-    if not position.coverage or not any(position.ends(key.source.partition).values()):
-        return None
-    return position.spread.by.name if position.spread else KEEP
 
 
 def spread_before(positions: Mapping[PartitionKey, Position]) -> SpreadBefore:

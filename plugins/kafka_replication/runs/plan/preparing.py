@@ -111,7 +111,8 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     """The stored plan of this run, if there is one: a retried task works on the same ranges.
 
     The second value is the text of an outdated stored plan. A plan is outdated if a topic was reset since then, because
-    its offsets then mean other records, or if the run succeeded and the store deleted the plan.
+    its offsets then mean other records, if the run succeeded and the store deleted the plan, or if the file was changed
+    in something that the plan depends on.
     """
     stored = run.store.run(run.run_id)
     if stored is None:
@@ -120,6 +121,9 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
         log.info("run %s succeeded before, and its plan was deleted; planning it again", run.run_id)
         return None, stored.plan
     plan, view = plan_codec.decode(stored.plan, run.run_id), run.view()
+    if changed := plan.changed(run.planned_with):
+        log.warning("run %s was planned before %s changed; planning it again", run.run_id, ", ".join(changed))
+        return None, stored.plan
     reset = (p.key for p in plan.partitions if p.key in view.positions and not view.position(p.key, p.generation))
     key = next(reset, None)
     if key is not None:
@@ -149,6 +153,7 @@ def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None
     run_plan = with_engines(run, run_plan, world.snapshot)
     for line in engine_lines(engine_rows(one.engine for one in run_plan.partitions), "to be copied"):
         log.info("%s run %s: %s", kind, run.run_id, line)
+    run_plan = replace(run_plan, settings=run.planned_with)
     text = plan_codec.encode(run_plan)
     stored = run.store.start_run(run.run_id, run.replication.name, kind, text, instead_of=outdated)
     return run_plan if stored.plan == text else plan_codec.decode(stored.plan, run.run_id)

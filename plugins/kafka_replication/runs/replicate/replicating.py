@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -87,7 +88,14 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     back what is on the target and not verified; and move the watermarks.
 
     Called again after a crash, it continues where the ledger ends. Failures are recorded with the run, or returned.
+    Raises Refused for a plan that was made with other settings.
     """
+    if changed := plan.changed(run.planned_with):
+        raise Refused(
+            f"{plan.replication}: {', '.join(changed)} in the file changed after run {run.run_id} was planned: its plan"
+            " might copy what one of today refuses",
+            "clear the task plan of this run, which plans it again; on the command line, run again",
+        )
     if not plan.idle:
         run.retry("fencing", lambda: fence_stale_producers(run))
     work = _Work(run, plan, spark, run.retry("reading the ledger", run.view))
@@ -105,7 +113,7 @@ def _add_totals(run: LeasedRun, done: Replicated) -> None:
     """Add what was copied to the sums that metrics are made of."""
     totals = {Total(name): float(amount) for name, amount in done.totals.items() if amount}
     try:
-        run.store.add_totals(run.replication.name, totals)
+        run.store.add_totals(run.replication.name, totals, run.run_id, random.random())
     except ReplicationError as problem:  # no reason for a run to fail
         log.warning("%s: what was copied is missing in the metrics: %s", run.replication.name, problem)
 

@@ -25,7 +25,8 @@ QUIET = 10.0  # seconds without a result after which those that are there go bac
 SECONDS = 60.0  # after which they go back in any case
 TO_END = 10.0  # seconds that a range has to abort its transaction; one that takes longer is given up
 ATTEMPTS = 2  # so that a leader that moves does not end a range's time here
-# Prefetch and queue of one range; a record that is too large for them is copied when its range is alone.
+# Prefetch and queue of one range. A record that is too large for them is fetched all the same, and gets a session with
+# a queue of its size.
 _BUFFERS: dict[str, Any] = {
     "queued.max.messages.kbytes": 4 << 10,
     "fetch.message.max.bytes": 1 << 20,

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, or_, select, tuple_, update
 
 from kafka_replication.store import connect, schema
-from kafka_replication.store.tables import sight
+from kafka_replication.store.tables import sight, totals
 from kafka_replication.watermarks.failed import OPEN
 
 # With a thousand partitions a batch has 20,000 outcomes, and 20 batches delete the rows of 400 runs.
@@ -42,6 +42,7 @@ def _delete_runs(db: Connection, replication: str, before: int) -> int:
     old = db.execute(query.order_by(runs.c.created_at).limit(RUNS_AT_ONCE)).scalars().all()
     if not old:
         return 0
+    totals.forget(db, old)
     gone = db.execute(delete(outcomes).where(outcomes.c.run_id.in_(old))).rowcount
     return gone + db.execute(delete(runs).where(runs.c.run_id.in_(old))).rowcount
 

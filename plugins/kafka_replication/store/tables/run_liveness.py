@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from kafka_replication.model.times import from_millis
 from kafka_replication.store import connect, schema
 from kafka_replication.store.tables import totals
 from kafka_replication.watermarks.lease_rules import LATE, is_alive
-from kafka_replication.watermarks.sight import RUNS, Total
 from kafka_replication.watermarks.values import Lease, RunRecord
 
 _runs = schema.runs
@@ -46,7 +44,7 @@ def close_dead(db: Connection, replication: str, leases: Collection[Lease], now:
     dead = {run_id: kind for run_id, kind in map(tuple, db.execute(over)) if run_id not in working}
     if dead:
         db.execute(update(_runs).where(_runs.c.run_id.in_(dead)).values(state="died", finished_at=now))
-        totals.add(db, replication, {Total(RUNS, kind, "died"): n for kind, n in Counter(dead.values()).items()})
+        totals.add_end(db, replication, dead, "died")
 
 
 def seen(db: Connection, runs: Sequence[RunRecord], leases: Collection[Lease]) -> list[RunRecord]:
