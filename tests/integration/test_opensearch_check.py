@@ -115,7 +115,7 @@ def test_a_disk_without_room_for_another_shard_is_named(scene: Scenario, ground:
     [
         ({"settings": {"index.default_pipeline": "mine"}}, "ingest pipeline"),
         ({"mappings": {"_source": {"enabled": False}}}, "does not store whole documents"),
-        ({"mappings": {"properties": {"n": {"type": "boolean"}}}}, "field n is of type boolean"),
+        ({"mappings": {"properties": {"n": {"type": "boolean"}}}}, "field [n] is of type boolean"),
     ],
 )
 def test_what_a_template_would_do_to_the_index_is_named(

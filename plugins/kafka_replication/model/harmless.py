@@ -22,7 +22,7 @@ _WORDS: Final = re.compile(
     r"|Limit of total fields \[\d+\] has been exceeded"
     r"|one immense term in field"
     r"|(?<=AccessDeniedException: )Insufficient permissions.{,300}?action=\w+"
-    r"|exceeds limit of \d+"
+    r"|exceeds limit of \d+|KeyValue size too large|Internal error processing \w+"
     r"|(?<![\w.])(?:java|javax|org\.apache)\.[\w.$]+(?:Exception|Error)\b"
 )
 
