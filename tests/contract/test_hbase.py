@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,13 +17,13 @@ from kafka_replication.conformance.ground import opened, raised
 from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink_case import SinkCase, records, write, write_and_commit
 from kafka_replication.conformance.transaction import TransactionCase
-from kafka_replication.hbase.client import Client
+from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.puts import Item, Puts
-from kafka_replication.hbase.rows import Origin, Rows
+from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
 from kafka_replication.hbase.shelf import TableShelf
 from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.errors import Refused, Unreachable
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.targets import LATEST
 from kafka_replication.sinks.port import Record, RefusedAt
@@ -155,6 +156,25 @@ def test_a_cell_that_the_gateway_itself_refuses_is_named_and_its_neighbours_are_
         refused = raised(RefusedAt, lambda: write(session, [*records(1), large, *records(1, 2)]))
     assert (refused.offset, refused.kind) == (1, FailureKind.TOO_LARGE)
     assert case.values() == [b"v0", b"v2"]
+
+
+def test_no_error_shows_a_row(hbase: HBaseServer) -> None:
+    """The servers' own texts have keys, and names of regions, which have keys, too."""
+    ground, mark = HBaseGround.of(hbase, LATEST), b"m4rk@example.org"
+    case, row, client, said = SinkCase(ground), mark + bytes(4), Client(ground.connection, 60), list[str]()
+    ground.limit(case.topic, 1000)
+    for family, value in ((FAMILY, bytes(2000)), (b"none", b"")):
+        with pytest.raises(Answer) as answer:
+            client.call("putMultiple", case.topic.encode(), [put(row, family, {mark: value}, 1)])
+        said += ["".join(traceback.format_exception(answer.value)), answer.value.reason]
+    resend = Resend(where=case.topic, stall_seconds=60, pause=lambda seconds: None)
+    puts = Puts(client=client, table=case.topic, resend=resend, seconds=60)
+    [failure] = puts.write([Item(7, put(row, FAMILY, {b"value": bytes(2000)}, 1), 2000)])
+    assert (failure.offset, failure.kind) == (7, FailureKind.TOO_LARGE) and "exceeds limit of 1000" in failure.reason
+    with pytest.raises(Refused, match="lacks a family"):
+        puts.write([Item(7, put(row, b"none", {mark: b""}, 1), 1)])
+    assert any("m4rk" in text for text in said[1::2]), said
+    assert not [text for text in (*said[::2], failure.reason) if "m4rk" in text]
 
 
 @pytest.mark.parametrize("written", [True, False])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,10 +15,14 @@ from kafka_replication.conformance.ledger_world import World
 from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.targets import LATEST
+from kafka_replication.opensearch.bulk import item, judged
+from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.targets.journal import MOST_IN_TAIL, Head, LedgerRecord
 from stack.opensearch_server import OpenSearchServer
+from tests.support.http_proxy import Proxy, running
 from tests.support.opensearch import OpenSearchGround
 
 # What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
@@ -51,6 +57,43 @@ def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], opensearc
     ground = OpenSearchGround.of(opensearch, LATEST)
     ground.forget_ledger()
     check(SinkCase(ground))
+
+
+def test_no_error_shows_a_record(ground: OpenSearchGround) -> None:
+    """The node's own text has ids, values and names: its answers are made the way that they are made for a run."""
+    mark, index, client = "m4rk@example.org", "orders", Client(ground.connection, 60)
+    ground.create(index)
+    properties = {"n": {"type": "long"}, "word": {"type": "keyword"}, "strict": {"type": "object", "dynamic": "strict"}}
+    ground.ask("PUT", f"{index}/_mapping", {"properties": properties})
+    values = [
+        {"n": mark},
+        {"n": {mark: 1}},
+        {"strict": {mark: 1}},
+        {"word": mark * 3000},
+        {mark: 1},
+        {mark: mark},
+    ]
+    items = [item(offset, f"{mark}-{offset}", 1, json.dumps(value).encode()) for offset, value in enumerate(values)]
+    raw = client.text("POST", path(index, "_bulk"), b"".join(one.lines for one in items), refresh=True)
+    assert raw.count(mark) > 2 * len(values)
+    failures = judged(items, json.loads(raw), index).refused
+    assert [failure.offset for failure in failures] == [0, 1, 2, 3, 5]
+    reasons = [failure.reason for failure in failures]
+    assert "[n] of type [long]" in reasons[0] and mark not in repr(failures), reasons
+    half = Proxy(ground.url, lambda path, body, passed: (200, passed(body)[1][:-9]), lambda method, path: True)
+    with running(half) as url:
+        for asked, last, body in (
+            (client, "_search", {"query": {"range": {"n": {"gte": mark}}}}),
+            (client, "_search", {"query": {mark: {}}}),
+            (client, "_doc", {"n": mark}),
+            (Client({"url": url}, 60), "_search", {}),
+        ):
+            with pytest.raises(ReplicationError) as raised:
+                asked.json("POST", path(index, last), body)
+            text = "".join(traceback.format_exception(raised.value))
+            assert mark not in text and ("_exception" in text or "no JSON" in text)
+    with pytest.raises(ReplicationError, match="number_of_shards"):  # the text about a schema is kept
+        client.json("PUT", path("more"), {"settings": {"index.number_of_shards": 0}})
 
 
 @pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)

@@ -9,6 +9,7 @@ import pytest
 from kafka_replication.model.errors import Fenced, NotAuthorized, Refused, ReplicationError, Unexpected
 from kafka_replication.opensearch.bulk import deletion, item, judged
 
+MARK = "m4rk-of-bob@example.org"
 ITEMS = [item(offset, f"t-0-{offset}-1", 3, b"{}") for offset in (5, 6, 7)]
 
 
@@ -41,13 +42,27 @@ def test_what_has_no_room_now_is_sent_again_and_its_neighbours_are_not() -> None
         assert outcome.again == (ITEMS[1],) and one["error"]["type"] in outcome.why and not outcome.refused
 
 
-def test_a_refused_document_is_named_with_field_and_cause() -> None:
-    cause = {"reason": 'For input string: "x"'}
-    refused = error(400, "mapper_parsing_exception", "failed to parse field [n] of type [long]", caused_by=cause)
+def test_a_refused_document_is_named_with_field_and_type_and_shows_nothing_of_it() -> None:
+    cause = {"reason": f'For input string: "{MARK}"', "caused_by": {"reason": MARK}}
+    why = f"failed to parse field [n] of type [long] in document with id '{MARK}'. Preview of field's value: '{MARK}'"
+    refused = error(400, "mapper_parsing_exception", why, caused_by=cause)
     outcome = judged(ITEMS, answer({"status": 201}, {"status": 201}, refused), "orders")
     [failure] = outcome.refused
     assert (failure.offset, failure.error) == (7, "mapper_parsing_exception")
-    assert "[n] of type [long]" in failure.reason and "For input string" in failure.reason
+    assert failure.reason.endswith("mapper_parsing_exception: failed to parse field [n] of type [long]")
+    strict = f"mapping set to strict, dynamic introduction of [{MARK}] within [_doc] is not allowed"
+    refused = error(400, "strict_dynamic_mapping_exception", strict)
+    [failure] = judged(ITEMS[:1], answer(refused), "orders").refused
+    assert failure.reason.endswith("introduction of [...]") and MARK not in failure.reason
+
+
+def test_what_is_sent_again_shows_nothing_of_the_document() -> None:
+    why = f"[orders][0] primary shard is not active, request: [index {{[orders][{MARK}], source[{MARK}]}}]"
+    outcome = judged(ITEMS[:1], answer(error(503, "unavailable_shards_exception", why)), "orders")
+    assert outcome.why == "503 unavailable_shards_exception"
+    with pytest.raises(Unexpected) as raised:
+        judged(ITEMS[:1], answer(error(409, "another_exception", f"[{MARK}]: conflict")), "orders")
+    assert MARK not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 from kafka_replication.opensearch.foresight import DISK, conflict, is_full
 from tests.support.mapping_cases import CONFLICTING, FITTING, MAPPING
 
+MARK = "m4rk of bob"
+
 
 @pytest.mark.parametrize("document", [*FITTING, {"at": "no date, but the format is not known here"}])
 def test_what_fits_is_no_conflict(document: dict[str, Any]) -> None:
@@ -18,6 +20,11 @@ def test_what_fits_is_no_conflict(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("document", "named"), CONFLICTING)
 def test_the_first_conflict_is_named(document: dict[str, Any], named: str) -> None:
     assert named in (conflict(document, MAPPING) or "")
+
+
+@pytest.mark.parametrize("document", [{"n": MARK}, {"n": {MARK: 1}}, {"strict": {MARK: 1}}, {"name": {MARK: 1}}])
+def test_no_conflict_shows_a_value_or_a_name_that_may_be_one(document: dict[str, Any]) -> None:
+    assert MARK not in (conflict(document, MAPPING) or MARK)
 
 
 def test_an_index_that_ignores_malformed_values_refuses_no_number() -> None:

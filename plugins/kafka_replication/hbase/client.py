@@ -5,6 +5,7 @@ the caller says that it sends it again by itself.
 from __future__ import annotations
 
 import functools
+import re
 import weakref
 from collections.abc import Mapping
 from threading import Lock
@@ -31,6 +32,7 @@ from kafka_replication.model.errors import (
     Unexpected,
     Unreachable,
 )
+from kafka_replication.model.harmless import harmless, with_reason
 from kafka_replication.model.rights import ClusterName
 
 SEE: Final = "see docs/hbase.md"
@@ -40,6 +42,8 @@ PROTOCOLS: Final[Mapping[str, Any]] = {"binary": TBinaryProtocolFactory, "compac
 _Socket: Any = TSocket  # has no types
 _NOT_USED: Final = f"one that asks for TLS, HTTP or a login (SASL) cannot be used; {SEE}"
 SETTINGS: Final = frozenset({"url", "transport", "protocol"})
+# All other calls are about rows, so that an error may show a key: a region's name alone has one.
+_OF_TABLES: Final = re.compile(r".*Table.*|getClusterId|getThriftServerType")
 _LOGINS: Final = ("login", "password", "keytab", "principal", "sasl")
 
 
@@ -70,8 +74,8 @@ def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Answer(ReplicationError):
-    """An error of HBase that the caller has to judge. It never leaves this package. ``inside``: the gateway names no
-    cause.
+    """An error of HBase that the caller has to judge. It never leaves this package. ``reason`` is HBase's own text,
+    which may show a row. ``inside``: the gateway names no cause.
     """
 
     def __init__(self, what: str, reason: str, *, inside: bool = False) -> None:
@@ -126,24 +130,25 @@ class Client:
 
     def _asked(self, connection: tuple[Any, Any], method: str, args: tuple[Any, ...], seconds: float) -> Any:
         socket, client = connection
-        keep = False
+        keep, of_table = False, _OF_TABLES.fullmatch(method)
         try:
             socket.set_timeout(seconds * 1000)
             answer = getattr(client, method)(*args)
             keep = True
         except thrift().TIOError as error:
             keep = True
-            raise self._judged(method, str(error.message or "no reason")) from error
+            raise self._judged(method, str(error.message or "no reason")) from (error if of_table else None)
         except TApplicationException as error:
             keep = True
-            raise self._inside(method, error) from error
+            raise self._inside(method, error) from (error if of_table else None)
         except (TTransportException, OSError, EOFError) as error:
             raise self._away(method, error, seconds) from error
         except (TException, ProtocolError) as error:
+            told = repr(error) if of_table else with_reason(type(error).__name__, error)
             raise Unexpected(
-                f"{self.name} answers {method} with what is not Thrift: {error!r}",
+                f"{self.name} answers {method} with what is not Thrift: {told}",
                 f"correct port, transport or protocol of the connection; {_NOT_USED}",
-            ) from error
+            ) from (error if of_table else None)
         finally:
             if keep:
                 with self._lock:
@@ -160,7 +165,8 @@ class Client:
 
     def _judged(self, method: str, reason: str) -> ReplicationError:
         reason = reason.partition("\n")[0]
-        what = f"{self.name} refuses {method}: {reason}"
+        told = reason if _OF_TABLES.fullmatch(method) else harmless(reason) or "see the log of the Thrift2 gateway"
+        what = f"{self.name} refuses {method}: {told}"
         if "Insufficient permissions" in reason or "AccessDenied" in reason:
             return NotAuthorized(what, f"grant the gateway's user the right that the answer names; {SEE}")
         return Answer(what, reason)
@@ -171,7 +177,7 @@ class Client:
                 f"{self.name} does not know the call {method}: it is no Thrift2 gateway of HBase 2.5 or newer",
                 f"start `hbase thrift2` of a newer version, and name its port; {SEE}",
             )
-        return Answer(f"{self.name} fails in {method}: {error.message}", str(error.message), inside=True)
+        return Answer(f"{self.name} fails in {method}: {harmless(str(error.message))}", str(error.message), inside=True)
 
 
 def _end(idle: list[Any]) -> None:

@@ -12,6 +12,7 @@ from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.model.errors import NotReady, Stalled, Unexpected, Unreachable
 from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.harmless import harmless
 from kafka_replication.targets.resend import Outcome, Resend
 
 TOO_LARGE = ("exceeds limit of", "KeyValue size too large")
@@ -63,7 +64,8 @@ class Puts:
         if too_large or (answer.inside and any(one.size > CELL_BYTES for one in batch)):
             if len(batch) > 1:
                 return self._by_halves(batch)
-            what = f"{self.table} refuses it: its {batch[0].size} bytes are too many for a cell: {answer.reason[:200]}"
+            told = harmless(answer.reason)
+            what = f"{self.table} refuses it: its {batch[0].size} bytes are too many for a cell: {told}"
             return Outcome(refused=(Failure(batch[0].offset, FailureKind.TOO_LARGE, what, "cell_too_large"),))
         if answer.inside:
             raise Unexpected(answer.what, "see the log of the Thrift2 gateway") from answer

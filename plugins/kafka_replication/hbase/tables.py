@@ -61,7 +61,7 @@ class Tables(DescribedTopics):
         if not self.is_enabled(name):
             return NotReady(f"{name} on the target is disabled", f"enable '{name}' in HBase's shell; then it goes on")
         if "NoSuchColumnFamily" in answer.reason:
-            return Refused(f"{name} on the target lacks a family: {answer.reason[:200]}", _add_family(name))
+            return Refused(f"{name} on the target lacks a family that is written to", _add_family(name))
         return self._client_error(answer)
 
     def check_writing(self, name: str, family: bytes = FAMILY, column: bytes = ORIGIN) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka_replication.model.errors import Fenced, NotAuthorized, NotReady, Refused, Unexpected
 from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.harmless import with_reason
 from kafka_replication.opensearch.client import BLOCK, SEE, Answer, Client, path
 from kafka_replication.targets.resend import Outcome, Resend
 
@@ -61,45 +62,35 @@ def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest:
     again, refused, why = list[Item](), list[Failure](), ""
     for sent, entry in zip(items, entries, strict=True):
         status, error = int(entry.get("status", 0)), entry.get("error") or {}
-        kind, reason = str(error.get("type", "")), _reason(error)
+        kind = str(error.get("type", ""))
+        said = with_reason(kind, error.get("reason", ""))  # not its causes, which show the value
         if status in DONE or (status == 404 and not error):  # what was to be deleted is not there
             continue
         if kind == NEWER and newest:  # it is there, or a newer one of its key
             continue
         if status in PASSING or kind in WAITED:
             again.append(sent)
-            why = f"{status} {kind}: {reason}"
+            why = f"{status} {said}"
         else:
-            refused.append(_failure(sent, index, status, kind, reason))
+            refused.append(_failure(sent, index, status, kind, said))
     return Outcome(tuple(again), why, tuple(refused), blocked=any(kind in why for kind in WAITED))
 
 
-def _failure(sent: Item, index: str, status: int, kind: str, reason: str) -> Failure:
+def _failure(sent: Item, index: str, status: int, kind: str, said: str) -> Failure:
     """The failure of one record. Raises the error that is about all of them."""
     if kind == NEWER:
         raise Fenced(
             f"{index}: the document of offset {sent.offset} is of a newer session", "run again when the other run ends"
         )
     if kind == NO_INDEX or status == 404:
-        raise Refused(f"{index} on the target was deleted: {reason}", "plan again")
+        raise Refused(f"{index} on the target was deleted: {said}", "plan again")
     if kind == NO_ROUTING:
-        raise Refused(
-            f"{index} wants a routing for each document: {reason}", "write to an index without _routing.required"
-        )
+        raise Refused(f"{index} wants a routing for each document", "write to an index without _routing.required")
     if status == CONFLICT:
-        raise Unexpected(f"{index}: {status} {kind}: {reason}", f"run again; {SEE}")
+        raise Unexpected(f"{index}: {status} {said}", f"run again; {SEE}")
     if status in (401, 403):
-        raise NotAuthorized(f"{index}: writing is refused: {reason}", f"grant the right to write; {SEE}")
-    return Failure(sent.offset, FailureKind.REFUSED, f"{index} refuses it: {kind}: {reason}", kind)
-
-
-def _reason(error: dict[str, Any]) -> str:
-    """The reason that the cluster gives, with the cause, which names field and value. Its text is for people."""
-    texts, cause = [str(error.get("reason", ""))], error.get("caused_by")
-    while isinstance(cause, dict):
-        texts.append(str(cause.get("reason", "")))
-        cause = cause.get("caused_by")
-    return " / ".join(dict.fromkeys(text for text in texts if text))
+        raise NotAuthorized(f"{index}: writing is refused: {said}", f"grant the right to write; {SEE}")
+    return Failure(sent.offset, FailureKind.REFUSED, f"{index} refuses it: {said}", kind)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +129,7 @@ class Bulk:
         if answer.status in (413, 429):
             return Outcome(tuple(batch), answer.what)
         if answer.status == 404:
-            raise Refused(f"{self.index} on the target was deleted: {answer.reason}", "plan again") from answer
+            raise Refused(f"{self.index} on the target was deleted: {answer.kind}", "plan again") from answer
         raise self.client.refused(answer) from answer
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import opensearchpy
@@ -26,6 +27,7 @@ from kafka_replication.model.errors import (
     Unexpected,
     Unreachable,
 )
+from kafka_replication.model.harmless import harmless
 from kafka_replication.model.rights import ClusterName
 
 SETTINGS = frozenset(
@@ -35,6 +37,7 @@ SEE = "see docs/opensearch.md"
 BLOCK = "cluster_block_exception"
 logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it logs each unexpected answer, with the body sent
 CONNECTIONS = 8  # of one client to each node, for the ranges that a worker copies at a time
+_OF_RECORDS: Final = re.compile(r"/_(bulk|count|create|doc|search)\b")  # paths whose answers may show a record
 
 
 def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +124,8 @@ class Client:
                 method, path, params={name: _param(value) for name, value in params.items()}, body=body
             )
         except opensearchpy.TransportError as error:
-            raise self._translated(error, f"{method} {path}") from error
+            cause = None if _OF_RECORDS.search(path) else error  # a traceback shows its text
+            raise self._translated(error, method, path) from cause
         return found if isinstance(found, str) else ""
 
     def json(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any]:
@@ -130,8 +134,9 @@ class Client:
         answer = self.text(method, path, sent, **params)
         try:
             found = json.loads(answer)
-        except ValueError as error:
-            raise Unexpected(f"{self.name} answers {method} {path} with no JSON: {answer[:200]!r}", SEE) from error
+        except ValueError:
+            what = f"{self.name} answers {method} {path} with {len(answer)} characters that are no JSON"
+            raise Unexpected(f"{what}: {_told(path, answer[:200])!r}", SEE) from None
         return dict(found)
 
     def found(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any] | None:
@@ -149,19 +154,17 @@ class Client:
             return NotReady(answer.what, "give the cluster time, or more resources; run again")
         return Refused(answer.what, f"correct what the answer names; {SEE}")
 
-    def _translated(self, error: opensearchpy.TransportError, doing: str) -> ReplicationError:
-        what = f"{self.name} does not answer {doing}: {error.error}"
+    def _translated(self, error: opensearchpy.TransportError, method: str, path: str) -> ReplicationError:
+        what = f"{self.name} does not answer {method} {path}: {error.error}"
         if isinstance(error, opensearchpy.SSLError):
             return TlsFailed(what, f"correct certificates and addresses; {SEE}")
         if isinstance(error, opensearchpy.ConnectionTimeout):
             return Stalled(f"{what}, within {self._seconds:g} s", "check the cluster; or raise timeouts.request")
         if isinstance(error, opensearchpy.ConnectionError):
             return Unreachable(what, "start the cluster, or correct the connection's address")
-        return self._judged(int(error.status_code), error, doing)
-
-    def _judged(self, status: int, error: opensearchpy.TransportError, doing: str) -> ReplicationError:
-        kind, reason = _cause(error)
-        what = f"{self.name} refuses {doing} with {status} {kind}: {reason}"
+        status, (kind, reason) = int(error.status_code), _cause(error)
+        reason = _told(path, reason)
+        what = f"{self.name} refuses {method} {path} with {status} {kind}: {reason}"
         if status == 401:
             return NotAuthenticated(what, f"correct the connection's login; {SEE}")
         if kind == BLOCK and status < 500:
@@ -196,6 +199,11 @@ def shared(settings: Mapping[str, Any], request_seconds: float) -> Client:
 def path(*parts: str) -> str:
     """The path of a request; names and ids may have any character."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _told(path: str, text: str) -> str:
+    """What may be told of the answer to a request."""
+    return harmless(text) if _OF_RECORDS.search(path) else text
 
 
 def _param(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from pydantic_core import from_json
 
 from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.harmless import field
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import RECORDS, Shape
@@ -171,7 +172,7 @@ def _check(text: bytes) -> bool:
     if not isinstance(found, dict):
         raise NoDocument(f"its value is JSON, but no object: {type(found).__name__}")
     if ours := next((name for name in found if name == FIELD or name.startswith(f"{FIELD}.")), None):
-        raise NoDocument(f"its value has a field {ours!r}, and {FIELD!r} is ours")
+        raise NoDocument(f"its value has a field {field(ours)}, and [{FIELD}] is ours")
     return bool(found)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kafka_replication.model.errors import NotAuthorized, NotReady, Refused, ReplicationError
 from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.harmless import field
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import Documents, Origin, ValueForm
@@ -17,6 +18,7 @@ NUMBERS: Final = frozenset(
     {"long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long"}
 )
 TEXTS: Final = frozenset({"text", "keyword", "wildcard"})
+_KINDS: Final = {str: "a text", dict: "an object", bool: "a boolean"}
 DISK: Final = "cluster.routing.allocation.disk"
 
 
@@ -115,13 +117,13 @@ def _conflicts(
         known = fields.get(name)
         if known is None:
             if dynamic == "strict" and "." not in name:
-                yield f"the mapping has no field {prefix}{name}, and is strict"
+                yield f"the mapping has no field {field(prefix + name)}, and is strict"
             continue
         for value in content if isinstance(content, list) else [content]:
             if isinstance(value, dict) and ("properties" in known or known.get("type") in ("object", "nested")):
                 yield from _conflicts(value, known, f"{prefix}{name}.", dynamic, lenient=lenient)
             elif why := _misfit(value, known, lenient=lenient):
-                yield f"the field {prefix}{name} is {why}"
+                yield f"the field {field(prefix + name)} is {why}"
 
 
 def _misfit(value: Any, known: Mapping[str, Any], *, lenient: bool) -> str | None:
@@ -141,7 +143,7 @@ def _misfit(value: Any, known: Mapping[str, Any], *, lenient: bool) -> str | Non
         fits = not isinstance(value, dict)
     else:
         return None
-    return None if fits else f"of type {type_}, and the record has {json.dumps(value)[:50]}"
+    return None if fits else f"of type {type_}, and the record has {_KINDS.get(type(value), 'a number')}"
 
 
 def _is_number(value: Any) -> bool:
