@@ -20,7 +20,7 @@ from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.puts import Item, Puts
 from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
-from kafka_replication.hbase.shelf import TableShelf
+from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Refused, Unreachable
@@ -31,6 +31,7 @@ from kafka_replication.targets.journal import LedgerRecord
 from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
 from tests.support.hbase import HBaseGround
+from tests.support.looks import assert_looks_ask_once
 
 SEED = int(os.environ.get("LATEST_SEED", random.SystemRandom().randrange(1 << 32)))
 # What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
@@ -131,6 +132,10 @@ def test_after_a_call_was_sent_again_the_next_session_makes_a_new_epoch(
 @pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
 def test_target(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
     check(SinkCase(ground))
+
+
+def test_a_look_asks_once_for_the_ledger(ground: HBaseGround, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_looks_ask_once(ground, Client, "call", lambda method, *args: TABLE in str(args), monkeypatch)
 
 
 @pytest.mark.parametrize("check", LEDGER.values(), ids=LEDGER)

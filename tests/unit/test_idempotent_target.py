@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_replication.model.errors import OutOfTime, ReplicationError, Unreachable
+from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError, Unreachable
 from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
 
 
 class Reached(IdempotentTarget):
-    """A target whose writer ``w1`` does not answer."""
+    """A target whose writer ``w1`` does not answer, or raises another error."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: ReplicationError | None = None) -> None:
         self.fenced: list[str] = []
+        self._error = error or Unreachable("the target does not answer", "start it")
 
     @property
     def sink(self) -> IdempotentSink:
@@ -24,7 +25,7 @@ class Reached(IdempotentTarget):
     def _writer(self, writer_id: str, what: str) -> Any:
         def fence() -> None:
             if writer_id == "w1":
-                raise Unreachable("the target does not answer", "start it")
+                raise self._error
             self.fenced.append(writer_id)
 
         return SimpleNamespace(fence=fence)
@@ -44,3 +45,11 @@ def test_the_check_before_each_ends_all() -> None:
 
     with pytest.raises(ReplicationError):
         Reached().end_sessions({"w2": "orders-1"}, check)
+
+
+@pytest.mark.parametrize("kind", [Busy, OutOfTime])
+def test_an_end_of_the_run_is_not_taken_for_a_session_that_cannot_be_ended(kind: type[ReplicationError]) -> None:
+    target = Reached(kind("no more", "run again"))
+    with pytest.raises(kind):
+        target.end_sessions({"w1": "orders-0", "w2": "orders-1"}, lambda: None)
+    assert target.fenced == []

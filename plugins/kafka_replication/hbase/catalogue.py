@@ -13,7 +13,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
 from kafka_replication.targets.described import SAFE, DescribedCatalogue
-from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.journal import JournalLedger, Writers
 from kafka_replication.targets.port import ToCreate
 
 
@@ -39,13 +39,13 @@ class HBaseCatalogue(DescribedCatalogue):
     def ledger_place(self) -> tuple[str, int] | None:
         return (self.asked.id(TABLE) or "", self.copies) if self._ledger.exists() else None
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str, writers: Writers) -> Topic | None:
         there = self.asked.described(name)
         if there is None:
             return None
         problem = problem_of(name, there, self._shape) or self._disabled(name)
         numbers = () if problem else range(partitions_of(there))
-        ends = {number: self._standing.end_of(TopicPartition(name, number)) for number in numbers}
+        ends = {number: self._standing.end_of(TopicPartition(name, number), writers) for number in numbers}
         return Topic(
             name=name,
             topic_id=id_of(there) or "",

@@ -28,7 +28,7 @@ from kafka_replication.hbase.rows import (
 from kafka_replication.hbase.scans import LONGEST_PAGE, Scans
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
-from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.journal import Writer
 
 LONGEST_ROW: Final = 32_767  # bytes of a row key
 MOST_FOREIGN: Final = 1_000  # rows of others that are counted and shown
@@ -124,9 +124,9 @@ class NewestPlace:
     `content` gives: the rest is found by its keys.
     """
 
-    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
-        key, position = ledger.writer_to(at)
-        self._rows, self._replication = KeyedRows(client, at.topic), ledger.journal.replication
+    def __init__(self, client: Client, at: TopicPartition, writer: Writer | None) -> None:
+        key, position = writer or (None, None)
+        self._rows, self._replication = KeyedRows(client, at.topic), key.replication if key else ""
         self._generation = position.generation if position else None  # without a position nothing there is ours
         self._origin = Origin.of(key, position.generation) if key and position else None
         self._target_end = position.target_end if position else 0

@@ -24,7 +24,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.sinks.port import Record, digest_of
-from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.journal import JournalLedger, Writer, Writers
 from kafka_replication.targets.port import Failures
 from kafka_replication.targets.unhidden import ContentReader, UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest
@@ -44,38 +44,38 @@ class HBaseStanding(UnhiddenStanding):
     def __init__(self, client: Client, ledger: JournalLedger, shape: Shape = RECORDS) -> None:
         self._client, self._ledger, self._shape = client, ledger, shape
 
-    def _place(self, at: TopicPartition) -> Place | NewestPlace:
-        return (NewestPlace if self._shape == LATEST else Place)(self._client, self._ledger, at)
+    def _place(self, at: TopicPartition, writers: Writers) -> Place | NewestPlace:
+        return (NewestPlace if self._shape == LATEST else Place)(self._client, at, writers.get(at))
 
-    def end_of(self, at: TopicPartition) -> int:
+    def end_of(self, at: TopicPartition, writers: Writers) -> int:
         """The end of a partition of an existing table."""
-        return self._place(at).end
-
-    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-        ends, _ = self.ends(wanted)
-        return {at: OffsetRange(0, end) for at, end in ends.items()}
+        return self._place(at, writers).end
 
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         ends, failed = dict[TopicPartition, int](), dict[TopicPartition, ReplicationError]()
+        try:
+            writers = self._ledger.writers()
+        except ReplicationError as error:
+            return {}, dict.fromkeys(wanted, error)
         for at in wanted:
             try:
-                ends[at] = self.end_of(at)
+                ends[at] = self.end_of(at, writers)
             except ReplicationError as error:
                 failed[at] = error
         return ends, failed
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
-        return self._place(at).first(wanted)
+        return self._place(at, self._ledger.writers()).first(wanted)
 
     def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
-        return nullcontext(ContentReader(self._place(at).content))
+        return nullcontext(ContentReader(self._place(at, self._ledger.writers()).content))
 
 
 class Place:
     """One partition of a table."""
 
-    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition) -> None:
-        key, position = ledger.writer_to(at)
+    def __init__(self, client: Client, at: TopicPartition, writer: Writer | None) -> None:
+        key, position = writer or (None, None)
         self._scans, self._tables, self._at = Scans(client, at.topic), Tables(client), at
         self._covered = tuple(position.coverage) if position else ()
         generation = position.generation if position else 1

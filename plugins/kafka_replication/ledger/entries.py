@@ -3,8 +3,7 @@
 
 The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, approved gaps) and `RECEIPTS`.
 
-Every entry has ``extra``: top-level fields of a newer version. A process that writes an entry again keeps them.
-"""
+Every entry has ``extra``: top-level fields of a newer version. A process that writes an entry again keeps them."""
 
 from __future__ import annotations
 
@@ -74,7 +73,8 @@ class Position(LedgerEntry):
     transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     sent_from: tuple[Number, ...] | None = None  # ends of these partitions before we first wrote without transactions
-    target_epochs: tuple[int, ...] | None = None  # leader epochs of the partitions of `ends`; -1 is not known
+    # Leader epochs of the partitions of `ends`; -1 is not known. No part of what was copied: the session adds it.
+    target_epochs: tuple[int, ...] | None = field(default=None, compare=False)
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

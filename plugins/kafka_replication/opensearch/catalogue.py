@@ -15,7 +15,7 @@ from kafka_replication.opensearch.journal import BLOCKS, INDEX
 from kafka_replication.opensearch.standing import OpenSearchStanding
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
 from kafka_replication.targets.described import SAFE, DescribedCatalogue
-from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.journal import JournalLedger, Writers
 from kafka_replication.targets.listed import LEDGER
 from kafka_replication.targets.port import ToCreate
 
@@ -45,13 +45,13 @@ class OpenSearchCatalogue(DescribedCatalogue):
         settings = (self.asked.described(INDEX) or {"settings": {}})["settings"]
         return settings.get("index.uuid", ""), _factor(settings)
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str, writers: Writers) -> Topic | None:
         there = self.asked.described(name)
         if there is None:
             return None
         settings = {key: str(value) for key, value in there["settings"].items()}
         problem = problem_of(name, there, self._shape)
-        ends = {} if problem else self._standing.ends_of(name, range(partitions_of(there)))
+        ends = {} if problem else self._standing.ends_of(name, range(partitions_of(there)), writers)
         return Topic(
             name=name,
             topic_id=settings["index.uuid"],

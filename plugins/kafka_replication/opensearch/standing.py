@@ -26,7 +26,7 @@ from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
 from kafka_replication.sinks.port import Record, digest_of
-from kafka_replication.targets.journal import JournalLedger
+from kafka_replication.targets.journal import JournalLedger, Writer, Writers
 from kafka_replication.targets.port import Failures
 from kafka_replication.targets.unhidden import ContentReader, UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest
@@ -66,11 +66,9 @@ NOTHING: Query = {"match_none": {}}
 NO_INDEX = {"settings": dict[str, Any](), "mappings": dict[str, Any]()}
 
 
-def foreign(replication: str, generation: int | None) -> Query:
+def foreign(replication: str, generation: int) -> Query:
     """Documents that this generation of the replication has not written."""
-    mine: list[Query] = [{"term": {f"{FIELD}.replication": replication}}]
-    if generation is not None:
-        mine.append({"term": {f"{FIELD}.generation": generation}})
+    mine = [{"term": {f"{FIELD}.replication": replication}}, {"term": {f"{FIELD}.generation": generation}}]
     return {"bool": {"must_not": [{"bool": {"filter": mine}}]}}
 
 
@@ -134,26 +132,26 @@ class OpenSearchStanding(UnhiddenStanding):
     def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
         self._client, self._ledger, self._form, self._shape = client, ledger, form, shape
 
-    def ends_of(self, index: str, partitions: Iterable[int]) -> dict[int, int]:
+    def ends_of(self, index: str, partitions: Iterable[int], writers: Writers) -> dict[int, int]:
         """The end of each partition of an existing index."""
         refresh(self._client, index)
-        return {number: self._place(TopicPartition(index, number)).end for number in partitions}
+        return {number: self._place(TopicPartition(index, number), writers).end for number in partitions}
 
-    def _place(self, at: TopicPartition) -> Place:
-        return Place(self._client, self._ledger, at, newest=self._shape == LATEST)
-
-    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-        ends, _ = self.ends(wanted)
-        return {at: OffsetRange(0, end) for at, end in ends.items()}
+    def _place(self, at: TopicPartition, writers: Writers) -> Place:
+        return Place(self._client, at, writers.get(at), newest=self._shape == LATEST)
 
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         ends, failed = dict[TopicPartition, int](), dict[TopicPartition, ReplicationError]()
         by_index: dict[str, set[int]] = {}
+        try:
+            writers = self._ledger.writers()
+        except ReplicationError as error:
+            return {}, dict.fromkeys(wanted, error)
         for at in wanted:
             by_index.setdefault(at.topic, set()).add(at.partition)
         for index, numbers in by_index.items():
             try:
-                found = self.ends_of(index, sorted(numbers))
+                found = self.ends_of(index, sorted(numbers), writers)
             except ReplicationError as error:
                 failed |= dict.fromkeys((TopicPartition(index, number) for number in numbers), error)
                 continue
@@ -162,11 +160,11 @@ class OpenSearchStanding(UnhiddenStanding):
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         refresh(self._client, at.topic)
-        return self._place(at).first(wanted)
+        return self._place(at, self._ledger.writers()).first(wanted)
 
     def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
         refresh(self._client, at.topic)
-        return nullcontext(ContentReader(self._place(at).content))
+        return nullcontext(ContentReader(self._place(at, self._ledger.writers()).content))
 
     def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
         foresight = Foresight(self._client)
@@ -179,24 +177,19 @@ class Place:
     superseded ones are empty, and documents of others are all that `content` gives: the rest is found by its keys.
     """
 
-    def __init__(self, client: Client, ledger: JournalLedger, at: TopicPartition, *, newest: bool = False) -> None:
-        self._client, self._at = client, at
-        key, position = ledger.writer_to(at)
-        self._newest_until = position.target_end if newest and position else None
-        self._replication = ledger.journal.replication
-        self._generation = position.generation if position else None
+    def __init__(self, client: Client, at: TopicPartition, writer: Writer | None, *, newest: bool = False) -> None:
+        self._client, self._at, self._newest_until = client, at, None
         self._committed = self._highest = NOTHING
-        if key is not None and position is not None:
+        self._foreign: Query = {"match_all": {}}
+        if writer is not None:  # without a position nothing there is ours
+            key, position = writer
+            self._newest_until = position.target_end if newest else None
+            self._foreign = foreign(key.replication, position.generation)
             mine = ours(Origin.of(key, position.generation))
             # What an attempt wrote that died may have replaced what was committed: then that is as new.
             below = {"range": {f"{FIELD}.offset": {"lt": position.target_end}}}
             self._committed = {"bool": {"filter": [*mine, below if newest else within(position.coverage)]}}
             self._highest = {"bool": {"filter": mine}} if newest else self._committed
-
-    @property
-    def _foreign(self) -> Query:
-        """Without a position nothing there is ours."""
-        return {"match_all": {}} if self._generation is None else foreign(self._replication, self._generation)
 
     @property
     def own_end(self) -> int:

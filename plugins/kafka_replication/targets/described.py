@@ -11,6 +11,7 @@ from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic, TopicDefaults
+from kafka_replication.targets.journal import JournalLedger, Writers
 from kafka_replication.targets.listed import LEDGER, ListedCatalogue
 
 # What Kafka calls so: a write is acknowledged by all copies in sync, and only one of these becomes the primary.
@@ -47,6 +48,7 @@ class DescribedCatalogue(ListedCatalogue, Protocol):
     """The part of a `Catalogue` that is the same wherever topics have descriptions."""
 
     copies: int  # of a new topic, if nobody says how many
+    _ledger: JournalLedger
 
     @property
     def defaults(self) -> TopicDefaults:
@@ -55,8 +57,8 @@ class DescribedCatalogue(ListedCatalogue, Protocol):
     @property
     def asked(self) -> DescribedTopics: ...
 
-    def topic(self, name: str) -> Topic | None:
-        """A topic that is none of the ledger's; None if there is none."""
+    def topic(self, name: str, writers: Writers) -> Topic | None:
+        """A topic that is none of the ledger's; None if there is none. ``writers`` are those of the replication."""
 
     def ledger_place(self) -> tuple[str, int] | None:
         """The id of the place of the ledger, and how many copies it has; None if there is no ledger."""
@@ -73,10 +75,12 @@ class DescribedCatalogue(ListedCatalogue, Protocol):
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         wanted = set(names)
+        others = sorted(wanted.difference(LEDGER))
         ledger = self._ledger_topics() if wanted.intersection(LEDGER) else {}
         found = {name: topic for name, topic in ledger.items() if name in wanted}
-        for name in sorted(wanted.difference(LEDGER)):
-            if (topic := self.topic(name)) is not None:
+        writers = self._ledger.writers() if others else {}
+        for name in others:
+            if (topic := self.topic(name, writers)) is not None:
                 found[name] = topic
         return found
 

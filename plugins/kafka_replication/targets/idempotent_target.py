@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing
 from typing import Protocol
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.newest import KeyHash
 from kafka_replication.runtime.deadline import Deadline
@@ -93,5 +93,7 @@ class IdempotentTarget(Protocol):
             check()
             try:
                 self.writer(writer_id, what).fence()
+            except (Busy, OutOfTime):
+                raise
             except ReplicationError as error:
                 log.warning("%s: its session could not be ended: %s", what, error)

@@ -38,6 +38,8 @@ EXPIRE_SECONDS = 86_400
 AT_ONCE = 1_000  # receipts that are deleted with one request
 CONFLICTS = 100  # commits of others that one commit may meet in a row
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5  # seconds after such a commit, at most; it doubles
+Writer = tuple[PartitionKey, Position]
+Writers = Mapping[TopicPartition, Writer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +299,14 @@ class JournalLedger(UnhiddenLedger):
             _add(self._positions, record)
         self._read[head.replication] = head.next_offset
 
-    def writer_to(self, at: TopicPartition) -> tuple[PartitionKey, Position] | tuple[None, None]:
-        """The key of this replication that writes to this partition of the target, and its position."""
+    def writers(self) -> Writers:
+        """By partition of the target the key of this replication that writes there, and its position."""
         if self.exists():  # the heads of others, which may be large, are not asked for
             self._read_on(self.journal.head())
+        found = dict[TopicPartition, Writer]()
         for key, position in self._positions.view({}).positions.items():
-            if key.target == at:
-                return key, position
-        return None, None
+            found.setdefault(key.target, (key, position))
+        return found
 
     def position(self, key: PartitionKey) -> Position | None:
         entry = self._newest(key, position_key(key))

@@ -54,6 +54,9 @@ class UnhiddenStanding(Protocol):
 
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]: ...
 
+    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        return {at: OffsetRange(0, end) for at, end in self.ends(wanted)[0].items()}
+
     def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         return dict.fromkeys(wanted, 0), {}
 

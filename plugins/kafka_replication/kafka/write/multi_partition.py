@@ -146,7 +146,7 @@ class EachOffset:
             epochs |= {} if there.leader_epoch is None else {at.partition: there.leader_epoch}
         refuse_left_open(self._at.admin, key, hiding)
         self._how.epochs = epochs
-        if seen_in(key, position, self._how.epochs) != position:  # the leaders have changed
+        if seen_in(key, position, epochs).target_epochs != position.target_epochs:  # the leaders have changed
             # What others of us lost there, too, would be covered by what this session appends.
             for other, reached in sorted(self._at.ledger.view().positions.items()):
                 if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE:
@@ -161,7 +161,7 @@ class EachOffset:
         """
         now = offsets.leader_epochs_now(self._at.admin, self._places(partitions))
         for at in self._places(partitions):
-            if self._how.epochs.get(at.partition) != now.get(at):
+            if at.partition in self._how.epochs and self._how.epochs[at.partition] != now.get(at):
                 raise SessionEnded(f"{at} on the target has another leader than when this session began", "run again")
 
     def _refuse_change(self, position: Position, by: PartitionedBy) -> None:
