@@ -202,7 +202,7 @@ def path(*parts: str) -> str:
 
 
 def _told(path: str, text: str) -> str:
-    """What may be told of the answer to a request."""
+    """The part of the answer to a request that may be told."""
     return harmless(text) if _OF_RECORDS.search(path) else text
 
 
