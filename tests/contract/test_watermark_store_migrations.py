@@ -104,7 +104,7 @@ def test_a_store_of_the_seventh_schema_keeps_what_was_seen(store_url: str) -> No
     assert (seen.standing.lag, seen.standing.partitions) == (Lag(180, 12.5), 1)
     assert seen.standing.work is not None
     assert (seen.standing.work.run_id, seen.standing.work.records) == (DONE, 153)
-    assert [row["topic"] for row in store.standing_partitions(NAME)] == ["orders"]
+    assert store.standing_partitions(NAME) == [], "rows without a version are not read: the next look writes them"
     assert sum(sample.records for sample in store.samples(NAME, EPOCH)) == 153
     assert [(past.kind, past.what) for past in store.past_alerts(NAME, 9)] == [("lag", "it is far behind")]
 
