@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
-AT_ONCE = 8
+AT_ONCE = 8  # threads; each may have a producer, with threads and connections of its own
 
 
 def begin(work: Callable[[], T], name: str) -> Future[T]:

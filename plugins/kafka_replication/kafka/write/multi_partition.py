@@ -150,7 +150,7 @@ class EachOffset:
             # What others of us lost there, too, would be covered by what this session appends.
             for other, reached in sorted(self._at.ledger.view().positions.items()):
                 if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE:
-                    self._at.refuse_lost_end(other, reached, self._how.epochs)
+                    self._at.refuse_lost_end(other, reached, epochs)
 
     def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
         return [TopicPartition(self._at.key.target_topic, number) for number in sorted(partitions)]

@@ -96,18 +96,14 @@ class TargetPartition:
             return
         starts = offsets.log_starts(self.admin, [TopicPartition(key.target_topic, number) for number in doubtful])
         missing = {
-            number: end
-            for number, end in doubtful.items()
-            if (at := TopicPartition(key.target_topic, number)) in starts
-            and starts[at] < end
-            and self.first_record(at, OffsetRange(end - 1, end)) is None
+            at.partition: end
+            for at, start in starts.items()
+            if start < (end := doubtful[at.partition]) and self.first_record(at, OffsetRange(end - 1, end)) is None
         }
         if not missing:
             return
-        receipts, config = (
-            self.ledger.receipts({key: position.receipts_from}),
-            topics.config(self.admin, key.target_topic),
-        )
+        receipts = self.ledger.receipts({key: position.receipts_from})
+        config = topics.config(self.admin, key.target_topic)
         for number in proven_lost(key, self.ledger.view(), receipts, missing, config):
             raise TargetLost(
                 f"{key.target_topic}-{number} on the target does not show our last record of {key.source}, which was at"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
@@ -12,7 +11,6 @@ from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
 from kafka_replication.runtime import background
 
 log = logging.getLogger(__name__)
-AT_ONCE = 8  # producers; each has some threads and connections for as long as it fences
 Make = Callable[[str, str], TransactionalProducer]  # of a transactional id, and of what messages call it
 
 
@@ -22,23 +20,12 @@ def fence_each(ids: Mapping[str, str], make: Make, check: Callable[[], None] = l
 
     ``check`` is called before each; what it raises ends all, and so do Busy and OutOfTime.
     """
-    left = deque(ids.items())
 
-    def work() -> None:
-        while left:
-            try:
-                one = left.popleft()
-            except IndexError:  # another thread was faster
-                return
-            check()
-            _fence(*one, make)
+    def work(one: tuple[str, str]) -> None:
+        check()
+        _fence(*one, make)
 
-    threads = [background.begin(work, "fence") for _ in range(min(AT_ONCE, len(left)))]
-    try:
-        for thread in threads:
-            thread.result()
-    finally:
-        left.clear()
+    background.at_once(ids.items(), work, "fence")
 
 
 def _fence(transactional_id: str, what: str, make: Make) -> None:
