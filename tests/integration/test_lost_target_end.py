@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.alerting.values import CauseKey, Kind
 from kafka_replication.planning.plan import State
+from kafka_replication.reporting.causes import partition_causes
 from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.runs import steps
 from kafka_replication.runs.audit.audit import audit
@@ -69,6 +71,8 @@ def test_it_is_copied_again_before_what_is_new(
     assert only(report).copied == 60 and "[60, 100)" in "".join(report.notes)
     assert Event.MENDED in [getattr(record, EVENT, "") for record in caplog.records]
     scene.assert_copied()
+    [cause] = partition_causes(scene.replication(), standing(scene.bare_run()))
+    assert (cause.key, len(cause.places)) == (CauseKey(Kind.REPAIRED, scene.topic), len(taken))
     removal = scene.bare_run().view().removal(scene.key(), 1)
     assert removal is not None and len(removal.taken_back) == len(taken) > 0
     for kept, gone in zip(removal.taken_back, taken, strict=True):
@@ -81,6 +85,7 @@ def test_it_is_copied_again_before_what_is_new(
     assert audit(scene.bare_run()).outcome == "clean"
 
 
+@pytest.mark.slow
 def test_the_next_data_interval_copies_it_before_its_own(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
     """No later run would: the interval that had copied it has succeeded."""
     scene = own_scene

@@ -257,6 +257,14 @@ def test_a_backfill_into_another_topic_has_no_lag() -> None:
     assert list(partition_causes(limited, [elsewhere])) == []
 
 
+def test_a_repair_is_told_for_a_day_and_ends_without_a_message() -> None:
+    (cause,) = partition_causes(replication(), [row(repaired=("[5, 9): 4 records",)), row(1)])
+    assert (str(cause.key), cause.places) == ("repaired orders", ("orders-0 [5, 9): 4 records",))
+    told = decide((), Observation(causes=(cause,)), NOW)
+    assert lasting(Observation(), told.open, ()).over == {cause.key}
+    assert decide(told.open, lasting(Observation(), told.open, ()), NOW + HOUR).alerts == ()
+
+
 def test_status_names_what_is_unverified_for_long() -> None:
     pending = row(state=State.PENDING, verify=Coverage((OffsetRange(0, 60),)))
     assert problems(replication(), [pending], NOW) == []

@@ -263,4 +263,5 @@ def test_events_have_stable_ids() -> None:
         "schedule-missed",
         "lag",
         "quarantined",
+        "repaired",
     }

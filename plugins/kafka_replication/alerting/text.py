@@ -12,7 +12,7 @@ from kafka_replication.model.times import duration, to_text
 PLACES = 10  # places named of each cause; the others are counted
 
 _HEADS = {AlertEvent.OPENED: "ALERT", AlertEvent.REPEATED: "STILL", AlertEvent.HEALED: "OVER"}
-_WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED})  # copying goes on
+_WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED, Kind.REPAIRED})  # copying goes on
 
 
 class Severity(StrEnum):

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     MISSED = "schedule-missed"
     LAG = "lag"
     QUARANTINED = "quarantined"
+    REPAIRED = "repaired"
 
     @property
     def rank(self) -> int:
@@ -56,6 +57,7 @@ _TITLES = {
     Kind.MISSED: ("a scheduled run did not start", "a scheduled run had not started"),
     Kind.LAG: ("the target is too far behind", "the target was too far behind"),
     Kind.QUARANTINED: ("quarantined records wait for a decision", "quarantined records waited for a decision"),
+    Kind.REPAIRED: ("copies that the target had lost are replaced", "copies that the target had lost were replaced"),
 }
 _OF_ALL = {Kind.REFUSED: ("nothing can be copied", "nothing could be copied")}  # without a topic
 

@@ -2,7 +2,6 @@
 `record_keys` has their record keys.
 
 The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, approved gaps) and `RECEIPTS`.
-
 Every entry has ``extra``: top-level fields of a newer version. A process that writes an entry again keeps them."""
 
 from __future__ import annotations
@@ -232,7 +231,7 @@ class Removed(LedgerEntry):
 
     KIND = "removed"
     FORMAT = 1
-    OPTIONAL = frozenset({"middle", "taken_back", "target_starts"})
+    OPTIONAL = frozenset({"middle", "taken_back", "taken_back_at", "target_starts"})
 
     generation: Number
     target_start: Number  # the target's log start up to which ``coverage`` is known
@@ -246,6 +245,7 @@ class Removed(LedgerEntry):
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
     middle: JsonCoverage = Coverage()  # noqa: RUF009 - more of them, whose copies lay above the target's log start
     taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
+    taken_back_at: str = ""  # when the last of them was, RFC 3339 UTC
     extra: Extra = field(default_factory=dict, hash=False)
 
     def start(self, partition: int) -> int:

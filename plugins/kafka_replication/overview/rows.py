@@ -216,7 +216,7 @@ def _is_told(cause: OpenCause) -> bool:
 
 
 def _state(seen: Seen, causes: Collection[OpenCause], now: datetime) -> State:
-    kinds = {cause.key.kind for cause in causes}
+    kinds = {cause.key.kind for cause in causes} - {Kind.REPAIRED}
     if kinds - _LATE - {Kind.QUARANTINED} or (seen.newest and has_failed(seen.newest)):
         return State.FAILING
     if kinds & _LATE:

@@ -214,6 +214,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
     yield from foreseen_losses(rows)
     yield from _removed(rows)
     yield from _quarantined(replication, rows)
+    yield from _repaired(rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
         which = f"{len(late)} partitions are" if len(late) > 1 else "1 partition is"
@@ -278,6 +279,21 @@ def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> I
             ),
             remedy=f"'{failed_list(replication.name)}' says why; then 'kafka-replication failed retry' or 'discard'",
             places=tuple(f"{row.plan.key.source}: {row.waiting}" for row in of_topic),
+        )
+
+
+def _repaired(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+    """Copies that a run took back within a day, because the target had lost them, one cause for each topic."""
+    repaired = sorted((row for row in rows if row.repaired), key=lambda row: row.plan.key)
+    for topic, group in itertools.groupby(repaired, key=lambda row: row.plan.key.source.topic):
+        yield Cause(
+            key=CauseKey(Kind.REPAIRED, topic),
+            what=f"the target had lost verified copies of {topic}, and a run copies them again",
+            remedy=(
+                "find out what truncated the target's log: a disk, an unclean election. 'kafka-replication ledger FILE'"
+                " has each receipt that was taken back; with mend: report a run only tells"
+            ),
+            places=tuple(f"{row.plan.key.source} {text}" for row in group for text in row.repaired),
         )
 
 
@@ -355,10 +371,13 @@ def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[Ru
     plan is not in the store. Such a failure lasts until a later run has ended without it.
 
     A backfill's failure ends without a message when it is a day old, because a failed backfill need not be repeated.
+    So does a repair.
     """
     seen = {cause.key for cause in observed.causes}
     kept, over = set(observed.kept), set(observed.over)
     for row in open_:
+        if row.key.kind is Kind.REPAIRED and row.key not in seen:
+            over.add(row.key)
         if row.key in seen or row.key.kind not in (Kind.FAILED, Kind.DIED):
             continue
         is_backfill = row.key.subject == BACKFILL

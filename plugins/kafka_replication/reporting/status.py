@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kafka_replication import documents
-from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.entries import Ids, Removed
 from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
 from kafka_replication.model.commands import failed_list
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.times import duration, from_millis, to_text
+from kafka_replication.model.times import duration, from_millis, now, to_text
 from kafka_replication.planning.checks.preflight import withheld_by_open_transaction
 from kafka_replication.planning.partitions.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -26,6 +26,7 @@ from kafka_replication.watermarks.values import Watermark
 
 NOT_IN_STORE = "not in this store"
 UNKNOWN = "unknown"
+_ONE_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class PartitionStatus:
     quarantined: int = 0
     skipped: int = 0
     undecided: int = 0  # of both, those without a decision (retry or discard)
+    repaired: tuple[str, ...] = ()  # receipts that a run took back within a day, because the target lost their copies
     waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
     loss: SourceLoss | None = None  # records that the source will soon drop, although they are not copied
 
@@ -172,10 +174,15 @@ def status(
                 skipped=skipped,
                 undecided=view.undecided(planned.key) if position else 0,
                 waiting=view.undecided(planned.key, ASIDE[:1]) if position else 0,
+                repaired=_repaired(view.removal(planned.key, planned.generation)),
                 loss=losses.get(planned.key),
             )
         )
     return rows
+
+
+def _repaired(removal: Removed | None) -> tuple[str, ...]:
+    return removal.taken_back if removal is not None and removal.taken_back_at > now(_ONE_DAY) else ()
 
 
 def from_watermark(

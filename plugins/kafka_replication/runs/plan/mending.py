@@ -326,7 +326,7 @@ def _without_a_gap(
     *entries, removed = taken.entries
     assert isinstance(removed, Removed)
     kept = (*removed.taken_back, *map(described, taken.deleted))[-_KEPT:]
-    return ((*entries, replace(removed, taken_back=kept)), taken.deleted), taken.before
+    return ((*entries, replace(removed, taken_back=kept, taken_back_at=now())), taken.deleted), taken.before
 
 
 def described(receipt: Receipt) -> str:
