@@ -68,6 +68,7 @@ def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, po
             f"{at}: a batch at or after offset {position} is corrupted ({error.str()})",
             "repair the broker's log or its replica",
         )
+    raise_if_shut_out(reader)  # an event about the client says less
     raise translate(error, f"reading {at} at offset {position}", _asked(reader, at))
 
 
