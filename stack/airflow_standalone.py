@@ -199,6 +199,9 @@ class AirflowStandalone:
             "dag_processor.refresh_interval": "3",
             "dag_processor.min_file_process_interval": "3",
             "dag_processor.bundle_refresh_check_interval": "1",
+            # A task repeats a request that was not answered in time. On a busy machine both then register the same
+            # assets, the second one fails, and Airflow sets a task to failed whose run is done.
+            "workers.execution_api_timeout": "60",
             "usage_data_collection.enabled": "False",
         }
         return {f"AIRFLOW__{key.replace('.', '__').upper()}": value for key, value in configuration.items()}
