@@ -1,5 +1,8 @@
 """``python -m benchmarks.request_counts``: the requests that runs send to both clusters, which a proxy counts.
 
+After a restart of the target's broker each partition has another leader epoch, so each look reads our last record of
+it, until the partition is written again.
+
 TREE=folder counts those of another checkout (default: this one), so that two versions can be compared. PARTITIONS
 (default 1,000) is the size of the run of many.
 """
@@ -10,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,11 +54,12 @@ class Counting:
 
     @contextmanager
     def row(self, what: str) -> Iterator[None]:
-        before = Counter(self._seen)
+        before, began = Counter(self._seen), time.monotonic()
         yield
+        seconds = time.monotonic() - began
         of_run = self._seen - before
         named = sorted(((count, NAMES.get(key, f"API key {key}")) for key, count in of_run.items()), reverse=True)
-        row([what, of_run.total(), ", ".join(f"{name} {count:,}" for count, name in named)])
+        row([what, of_run.total(), seconds, ", ".join(f"{name} {count:,}" for count, name in named)])
 
     def terminal(self, file: Path) -> None:
         command = [sys.executable, "-m", "kafka_replication.cli", "run", str(file), "--json"]
@@ -67,7 +72,7 @@ class Counting:
 def main() -> None:
     stopping.on_signals()  # so that no broker is left behind
     many = int(os.environ.get("PARTITIONS", "1000"))
-    heading(("run", "requests", "of these"))
+    heading(("run", "requests", "seconds", "of these"))
     with clusters.counted() as (pair, seen):
         stage, source = Stage(pair), pair.clusters[0].bootstrap
         counting = Counting(stage, seen)
@@ -78,8 +83,12 @@ def main() -> None:
                 produce(source, topic, partitions, each)
                 with counting.row(f"{partitions:,} partitions, {partitions * each:,} new records, {what} run"):
                     counting.terminal(file)
-            with counting.row(f"{partitions:,} partitions, nothing new"):
-                counting.terminal(file)
+            for when in ("", ", again", ", after a restart of the target"):
+                if "restart" in when:
+                    pair.clusters[1].stop()
+                    pair.clusters[1].start()
+                with counting.row(f"{partitions:,} partitions, nothing new{when}"):
+                    counting.terminal(file)
         _in_airflow(counting)
 
 
