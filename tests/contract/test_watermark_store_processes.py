@@ -80,7 +80,9 @@ def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> N
     assert start("open", [{}] * 12).answers() == [{"watermarks": 0}] * 12
 
 
-@pytest.mark.parametrize("before", ["never held", "expired", pytest.param("given back", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "before", ["never held", *(pytest.param(each, marks=pytest.mark.slow) for each in ("expired", "given back"))]
+)
 def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: WatermarkStore, before: str) -> None:
     if before != "never held":
         old = acquire(store, NAME, "earlier", "try-1", 0.001 if before == "expired" else 60)

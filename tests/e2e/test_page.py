@@ -231,7 +231,7 @@ def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Serve
             ".repair",
             {"action": "approve-gap", "topic": TWO, "partition": 1, "from": 5, "until": 7, "reason": "an outage"},
         ),
-        ("reset", ".repair", {"action": "reset", "topic": TWO, "confirm": TWO}),
+        pytest.param("reset", ".repair", {"action": "reset", "topic": TWO, "confirm": TWO}, marks=pytest.mark.slow),
     ],
 )
 def test_an_action_becomes_a_dag_run_of_this_person(

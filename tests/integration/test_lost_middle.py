@@ -64,7 +64,7 @@ def run_backfill(scene: Scenario, from_: int, until: int) -> int:
     "segments",
     [
         pytest.param(range(2, 7), id="chunks and parts of others"),
-        pytest.param([3, 5], id="parts of two chunks"),
+        pytest.param([3, 5], id="parts of two chunks", marks=pytest.mark.slow),
     ],
 )
 def test_an_audit_finds_it_and_a_backfill_copies_it_again(

@@ -215,6 +215,7 @@ def copies(clusters: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[list[C
         clusters[0].delete(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range((TOPICS + TOGETHER - 1) // TOGETHER))
 def test_other_clients_find_source_and_target_equal(
     clusters: tuple[Cluster, Cluster], tmp_path: Path, copies: list[Copy], group: int

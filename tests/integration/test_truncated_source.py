@@ -24,12 +24,10 @@ def settle(scene: Scenario) -> None:
     wait_until(lambda: scene.source.is_settled([TopicPartition(scene.topic, 0)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "transactional",
-    [
-        pytest.param(False, id="plain records", marks=pytest.mark.slow),
-        pytest.param(True, id="a range that ends in a marker"),
-    ],
+    [pytest.param(False, id="plain records"), pytest.param(True, id="a range that ends in a marker")],
 )
 def test_one_that_has_grown_past_the_position_is_named(
     own_source_scene: Scenario, own_cluster: KafkaCluster, transactional: bool

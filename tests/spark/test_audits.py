@@ -88,6 +88,7 @@ def kill_in_the_middle(gate: Path, auditing: Future[AuditReport]) -> None:
         gate.unlink()
 
 
+@pytest.mark.slow
 def test_a_changed_record_is_found_whatever_dies_and_by_a_sample_that_draws_its_chunk(
     copied: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
