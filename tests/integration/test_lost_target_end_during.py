@@ -119,8 +119,16 @@ def test_no_other_engine_goes_on_behind_it(
     until_quiet(own_scene)
 
 
+@pytest.mark.parametrize(
+    ("more", "offset"),
+    [
+        pytest.param(200, MIDDLE, id="its attempt is longer than what is lost"),
+        pytest.param(20, MIDDLE, id="its attempt is shorter"),
+        pytest.param(200, 152, id="the marker alone, so that the chunk before it stays open", marks=slow),
+    ],
+)
 def test_no_other_source_partition_covers_it(
-    own_scene: Scenario, own_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    own_scene: Scenario, own_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, more: int, offset: int
 ) -> None:
     """Two of them write to one target partition. The one that still has work ends below what the other one loses."""
     scene = own_scene
@@ -130,12 +138,12 @@ def test_no_other_source_partition_covers_it(
     assert scene.run().outcome == "done"
     scene.source.produce(scene.topic, numbered(100), 0)
     assert scene.run().outcome == "done"
-    scene.source.produce(scene.topic, numbered(200, 2_000), 1)
+    scene.source.produce(scene.topic, numbered(more, 2_000), 1)
     scene.settings["copy"] = {"chunk_records": 500}
     with monkeypatch.context() as patch:
-        ends = lose_at(patch, scene, own_cluster, "T1", MIDDLE)
+        ends = lose_at(patch, scene, own_cluster, "T1", offset)
         assert_honest(scene, scene.run(), 2)
-    assert ends == [MIDDLE]
+    assert ends == [offset]
     until_quiet(scene, 2)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -80,16 +80,18 @@ def owners(admin: AdminClient, partition: TopicPartition) -> dict[str, int]:
         return {}
 
 
-def never_ends(admin: AdminClient, partition: TopicPartition, transactional_id: str) -> bool:
-    """True if this id has a transaction open in the partition that its coordinator has ended: only a further marker of
-    the same producer ends it there. False if brokers do not tell. Never raises.
+def never_ends(admin: AdminClient, partition: TopicPartition, ids: Container[str]) -> bool:
+    """True if one of these transactional ids has a transaction open in the partition that its coordinator has ended:
+    only a further marker of the same producer ends it there. False if brokers do not tell. Never raises.
 
     The coordinator calls a transaction ended once all its markers are written, so the leader is asked again afterwards.
     """
     try:
         for producer, begins, described in _open_in(admin, partition):
-            if described is not None and described.transactional_id == transactional_id and described.state in ENDED:
-                return any((producer, begins) == (one, from_) for one, from_, _ in _open_in(admin, partition))
+            if described is None or described.transactional_id not in ids or described.state not in ENDED:
+                continue
+            if any((producer, begins) == (one, from_) for one, from_, _ in _open_in(admin, partition)):
+                return True
     except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
         log.warning("%s: whose transaction is open in it was not found out: %s", partition, e)
     return False

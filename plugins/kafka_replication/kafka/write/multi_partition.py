@@ -144,13 +144,22 @@ class EachOffset:
             check_end(at, there.high_watermark, ours.get(at.partition, 0))
             hiding += [at] if there.is_hiding else []
             epochs |= {} if there.leader_epoch is None else {at.partition: there.leader_epoch}
-        refuse_left_open(self._at.admin, key, hiding)
-        self._how.epochs = epochs
+        others = dict[PartitionKey, Position]()
         if seen_in(key, position, epochs).target_epochs != position.target_epochs:  # the leaders have changed
             # What others of us lost there, too, would be covered by what this session appends.
-            for other, reached in sorted(self._at.ledger.view().positions.items()):
-                if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE:
-                    self._at.refuse_lost_end(other, reached, epochs)
+            others = {
+                other: reached
+                for other, reached in sorted(self._at.ledger.view().positions.items())
+                if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE
+            }
+        refuse_left_open(self._at.admin, [key, *others], hiding)
+        self._how.epochs = epochs
+        now = offsets.high_watermarks(self._at.admin, places) if others else {}  # others may be at work
+        for other, reached in others.items():
+            reached_in = reached.ends(other.source.partition)
+            for at, end in now.items():
+                check_end(at, end, reached_in.get(at.partition, 0))
+            self._at.refuse_lost_end(other, reached, epochs)
 
     def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
         return [TopicPartition(self._at.key.target_topic, number) for number in sorted(partitions)]

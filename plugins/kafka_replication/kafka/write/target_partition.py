@@ -36,13 +36,14 @@ def check_end(at: TopicPartition, end: int, ours: int) -> None:
         )
 
 
-def refuse_left_open(admin: AdminClient, key: PartitionKey, hidden: Iterable[TopicPartition]) -> None:
-    """Raise TargetLost if one of these target partitions has an open transaction of ours, although the session before
-    was fenced: Kafka has ended it without this partition. Nobody ends it any more, and our next commit would show what
-    is in it, aborted or not.
+def refuse_left_open(admin: AdminClient, keys: Iterable[PartitionKey], hidden: Iterable[TopicPartition]) -> None:
+    """Raise TargetLost if one of these target partitions has an open transaction of these keys that Kafka has ended
+    without this partition. Nobody ends it any more, and the next commit of the same key would show what is in it,
+    aborted or not.
     """
+    ids = {key.transactional_id for key in keys}
     for at in hidden:
-        if open_transactions.never_ends(admin, at, key.transactional_id):
+        if open_transactions.never_ends(admin, at, ids):
             raise TargetLost(
                 f"{at} on the target has records of an earlier session of ours in a transaction that Kafka has ended"
                 " without this partition",
@@ -82,7 +83,7 @@ class TargetPartition:
         at, most = self.key.target, longest_wait(self.settings, self.deadline)
         if (shown := shared_offsets.shown_log(self.admin, at)) is not None:
             return shown
-        epoch, refuse = offsets.leader_epoch(self.admin, at), partial(refuse_left_open, self.admin, self.key)
+        epoch, refuse = offsets.leader_epoch(self.admin, at), partial(refuse_left_open, self.admin, [self.key])
         return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at], epoch
 
     def refuse_lost_end(self, key: PartitionKey, position: Position, epochs: Mapping[int, int]) -> None:
