@@ -141,6 +141,27 @@ def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
         write_and_commit(case, session, position, records(2, 3))
 
 
+def what_is_discarded_is_not_there_after_a_retry_that_died(case: SinkCase) -> None:
+    set_aside(case, "quarantine")
+    with case.target.deciding(case.key, case.ids) as died:
+        died.fence()
+        position = died.position()
+        assert position is not None
+        died.check_target(position)
+        write(died, [HELD])
+    with case.target.deciding(case.key, case.ids) as session:
+        session.fence()
+        position = session.position()
+        assert position is not None
+        session.begin()
+        discarded = replace(decision(case, KafkaSegments()), state="discarded", count=0, digest="", digest_kind="")
+        session.decide(position, discarded)
+    assert case.values() == [b"v0", b"v2"]
+    assert case.opened().ledger.view().handled == {case.key: (discarded,)}
+    with case.fenced() as (copying, position):
+        copying.check_target(position)
+
+
 def a_session_that_was_replaced_decides_nothing(case: SinkCase) -> None:
     set_aside(case, "quarantine")
     with case.target.deciding(case.key, case.ids) as old:
@@ -187,6 +208,7 @@ ALL: list[Check] = [
     a_skipped_record_is_nowhere,
     no_more_is_set_aside_than_allowed,
     a_decision_and_its_records_are_there_together,
+    what_is_discarded_is_not_there_after_a_retry_that_died,
     a_session_that_was_replaced_decides_nothing,
     a_session_of_entries_moves_the_position_and_crosses_a_gap,
     ended_sessions_commit_nothing,

@@ -253,6 +253,10 @@ class DecidesWithoutRecords(FolderSession):
         super().decide(position, decided)
 
 
+class KeepsWhatIsDiscarded(ShowsWhatIsNotCommitted):
+    """A retry shows its record before its decision, and a discard leaves it."""
+
+
 class ForgetsDecisions(FolderSession):
     def decide(self, position: Position, decided: Handled) -> None:
         self.move(position, begun=True)
@@ -321,6 +325,7 @@ ALL = [
     Broken(CountsNothing, deciding.no_more_is_set_aside_than_allowed),
     Broken(AsksAboutEveryRecord, deciding.no_more_is_set_aside_than_allowed),
     Broken(DecidesWithoutRecords, deciding.a_decision_and_its_records_are_there_together),
+    Broken(KeepsWhatIsDiscarded, deciding.what_is_discarded_is_not_there_after_a_retry_that_died),
     Broken(ForgetsDecisions, deciding.a_decision_and_its_records_are_there_together),
     Broken(DecidesForOthers, deciding.a_session_that_was_replaced_decides_nothing),
     Broken(CrossesNoGap, deciding.a_session_of_entries_moves_the_position_and_crosses_a_gap),
