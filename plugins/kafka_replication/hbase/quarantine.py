@@ -29,9 +29,11 @@ def about(failed: FailedRecord) -> dict[str, Any]:
     return {"failed": asdict(replace(failed, place=None)), "time": now()}
 
 
-def row_of(place: Place) -> bytes:
-    """Its partition is a digest of the generation, too."""
-    return row_key(place.partition, 0, place.offset)
+def row_of(key: PartitionKey, place: Place) -> bytes:
+    """Its partition is a digest of the generation, too. In place of that is more of the key: two keys of a large
+    quarantine may have the same partition.
+    """
+    return row_key(place.partition, xxhash.xxh3_64_intdigest(key.entry("quarantine")) & 0xFFFFFFFF, place.offset)
 
 
 class HBaseQuarantine:
@@ -45,7 +47,7 @@ class HBaseQuarantine:
             return
         first, origin = place_of(topic, key, generation, 0), Origin.of(key, generation)
         end = replace(first, offset=2**63 - 1)
-        for row, cells in Scans(self._client, topic).large_rows((row_of(first), row_of(end))):
+        for row, cells in Scans(self._client, topic).large_rows((row_of(key, first), row_of(key, end))):
             if origin.is_of(cells):
                 found = json.loads(cells[FAILED])
                 place = replace(first, offset=offset_of(row))
@@ -55,7 +57,7 @@ class HBaseQuarantine:
         assert failed.place is not None
         if not Tables(self._client).exists(failed.place.topic):
             return None
-        row = row_of(failed.place)
+        row = row_of(key, failed.place)
         try:
             return decoded(row, Scans(self._client, failed.place.topic).get(row))
         except ValueError:  # it is not there, or somebody changed it
