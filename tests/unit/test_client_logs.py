@@ -50,6 +50,6 @@ def test_lines_that_a_connection_asks_for_are_logged(
         client.poll(0.05)
         return {record.name for record in caplog.records if name in record.getMessage()}
 
-    wait_until(loggers)
+    wait_until(lambda: bool(loggers()))
     assert loggers() == {clients.log.name}
     assert "FAIL|" not in capfd.readouterr().err
