@@ -48,14 +48,14 @@ def fenced(case: SinkCase, policy: Policy, most: int = 10) -> Iterator[tuple[Sin
         yield session, position
 
 
-def set_aside(case: SinkCase, policy: Policy) -> FailedRecord:
-    """Commit three offsets: the records at the first and the last one, and `HELD` aside."""
+def set_aside(case: SinkCase, policy: Policy, held: Record = HELD, failure: Failure = FAILURE) -> FailedRecord:
+    """Commit three offsets: the records at the first and the last one, and ``held`` aside."""
     first, last = records(1)[0], records(1, 2)[0]
     with fenced(case, policy) as (session, position):
         writer = session.begin()
         assert writer.screen is not None and [writer.screen(record) for record in (first, HELD)] == [None, None]
         writer.write([first])
-        writer.set_aside(HELD, FAILURE)
+        writer.set_aside(held, failure)
         writer.write([last])
         placement = writer.finish(digest_of_all([first, last]))
         [failed] = writer.failures
@@ -78,12 +78,23 @@ def a_quarantined_record_is_kept_as_it_was(case: SinkCase) -> None:
         assert original is not None and original[1:4] == HELD[1:4] and list(original[4]) == HELD[4]
         moved = replace(failed.place, offset=failed.place.offset + 1_000)
         assert quarantine.original(case.key, replace(failed, place=moved)) is None
+        assert quarantine.original(case.key, replace(failed, digest="0" * 32)) is None, "it is another one now"
         topic, other = case.file.quarantine_topic, replace(case.key, replication=f"{case.key.replication}-other")
         assert list(quarantine.records(topic, case.key, 2)) == list(quarantine.records(topic, other, 1)) == []
         assert list(quarantine.records(f"{topic}-not-there", case.key, 1)) == []
     with case.sink.verifier(case.key) as reader:
         assert reader.quarantined(failed)
         assert not reader.quarantined(replace(failed, digest="0" * 32))
+
+
+def what_nobody_could_read_is_quarantined_without_content(case: SinkCase) -> None:
+    unreadable = replace(FAILURE, kind=FailureKind.UNREADABLE)
+    failed = set_aside(case, "quarantine", (HELD[0], -1, None, None, None), unreadable)
+    with case.opened().quarantine() as quarantine:
+        assert [record for record, _ in quarantine.records(case.file.quarantine_topic, case.key, 1)] == [failed]
+        assert quarantine.original(case.key, failed) is None, "an empty record is not the one of the source"
+    with case.sink.verifier(case.key) as reader:
+        assert reader.quarantined(failed)
 
 
 def a_skipped_record_is_nowhere(case: SinkCase) -> None:
@@ -157,9 +168,6 @@ def what_is_discarded_is_not_there_after_a_retry_that_died(case: SinkCase) -> No
         discarded = replace(decision(case, KafkaSegments()), state="discarded", count=0, digest="", digest_kind="")
         session.decide(position, discarded)
     assert case.values() == [b"v0", b"v2"]
-    assert case.opened().ledger.view().handled == {case.key: (discarded,)}
-    with case.fenced() as (copying, position):
-        copying.check_target(position)
 
 
 def a_session_that_was_replaced_decides_nothing(case: SinkCase) -> None:
@@ -205,6 +213,7 @@ def ended_sessions_commit_nothing(case: SinkCase) -> None:
 
 ALL: list[Check] = [
     a_quarantined_record_is_kept_as_it_was,
+    what_nobody_could_read_is_quarantined_without_content,
     a_skipped_record_is_nowhere,
     no_more_is_set_aside_than_allowed,
     a_decision_and_its_records_are_there_together,

@@ -16,7 +16,7 @@ from kafka_replication.hbase.tables import Tables
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, digest_of
 
 
 def place_of(topic: str, key: PartitionKey, generation: int, offset: int) -> Place:
@@ -30,9 +30,7 @@ def about(failed: FailedRecord) -> dict[str, Any]:
 
 
 def row_of(key: PartitionKey, place: Place) -> bytes:
-    """Its partition is a digest of the generation, too. In place of that is more of the key: two keys of a large
-    quarantine may have the same partition.
-    """
+    """More of the key is in place of the generation, of which the partition is a digest: two keys may have the same."""
     return row_key(place.partition, xxhash.xxh3_64_intdigest(key.entry("quarantine")) & 0xFFFFFFFF, place.offset)
 
 
@@ -54,6 +52,11 @@ class HBaseQuarantine:
                 yield FailedRecord(**{**found["failed"], "place": place}), found["time"]
 
     def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        found = self.stored(key, failed)
+        return found if found is not None and digest_of(found) == failed.digest else None
+
+    def stored(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        """The record at its place, whatever its content is; that of one that nobody could read is empty."""
         assert failed.place is not None
         if not Tables(self._client).exists(failed.place.topic):
             return None

@@ -18,7 +18,7 @@ from kafka_replication.model.times import now
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.documents import FIELD
 from kafka_replication.opensearch.journal import PAGE, hits, refresh
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, digest_of
 
 
 def place_of(topic: str, key: PartitionKey, generation: int, offset: int) -> Place:
@@ -90,6 +90,11 @@ class OpenSearchQuarantine:
                 return
 
     def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        found = self.stored(key, failed)
+        return found if found is not None and digest_of(found) == failed.digest else None
+
+    def stored(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        """The record at its place, whatever its content is; that of one that nobody could read is empty."""
         assert failed.place is not None
         found = self._client.found("GET", path(failed.place.topic, "_doc", id_of(key, failed.place)))
         if found is None or not found.get("found"):

@@ -218,6 +218,11 @@ class FindsAllByOffset(FolderQuarantine):
         return super().original(key, replace(failed, place=replace(failed.place, offset=failed.offset)))
 
 
+class ShowsWhatWasChanged(FolderQuarantine):
+    def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
+        return self.stored(key, failed)
+
+
 class ShowsEveryGeneration(FolderQuarantine):
     def records(self, topic: str, key: PartitionKey, generation: int) -> Iterator[tuple[FailedRecord, str]]:
         return super().records(topic, key, 1)
@@ -320,6 +325,8 @@ ALL = [
     Broken(HasEndsOfWhatIsGone, standing.a_topic_that_is_gone_has_no_end),
     Broken(LosesHeaders, deciding.a_quarantined_record_is_kept_as_it_was),
     Broken(FindsAllByOffset, deciding.a_quarantined_record_is_kept_as_it_was),
+    Broken(ShowsWhatWasChanged, deciding.a_quarantined_record_is_kept_as_it_was),
+    Broken(ShowsWhatWasChanged, deciding.what_nobody_could_read_is_quarantined_without_content),
     Broken(ShowsEveryGeneration, deciding.a_quarantined_record_is_kept_as_it_was),
     Broken(QuarantinesWhatIsSkipped, deciding.a_skipped_record_is_nowhere),
     Broken(CountsNothing, deciding.no_more_is_set_aside_than_allowed),
