@@ -5,8 +5,9 @@ person decides about these. Each gets a case of its own and raises AssertionErro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from kafka_replication.config.sections.failures import Failures, Policy
 from kafka_replication.conformance.ground import raised
@@ -23,6 +24,7 @@ from kafka_replication.conformance.sink_case import (
 )
 from kafka_replication.ledger.entries import FailedRecord, Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -202,6 +204,17 @@ def a_session_of_entries_moves_the_position_and_crosses_a_gap(case: SinkCase) ->
     assert case.opened().ledger.view().gaps == {case.key: (crossed,)}
 
 
+def a_session_of_entries_that_was_replaced_moves_nothing(case: SinkCase) -> None:
+    with closing(case.target.session(case.key)) as old:
+        old.fence()
+        position = old.position()
+        assert position is not None
+        with case.fenced() as (copying, then):
+            moved = write_and_commit(case, copying, then, records(5))
+            raised(Fenced, lambda: old.move(position.adding(OffsetRange(0, 2), None, 0)))
+    assert newest(case) == moved
+
+
 def ended_sessions_commit_nothing(case: SinkCase) -> None:
     asked = list[str]()
     with case.fenced() as (session, position):
@@ -209,6 +222,29 @@ def ended_sessions_commit_nothing(case: SinkCase) -> None:
         case.opened().end_sessions({case.key.transactional_id: "a session"}, lambda: asked.append("before"))
         raised(Fenced, lambda: commit(case, session, position, chunk))
     assert newest(case) == position and asked == ["before"]
+
+
+def ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on(case: SinkCase) -> None:
+    ids = {f"contract/{case.topic}/{number}": "a writer" for number in range(2)}
+
+    def commit(writer: TransactionPort) -> None:
+        writer.begin()
+        writer.send(case.topic, 0, b"k", b"v")
+        writer.commit()
+
+    def check() -> None:
+        raise Refused("no time is left", "run again")
+
+    with ExitStack() as stack:
+        writers = [stack.enter_context(closing(case.target.writer(id_, "a writer"))) for id_ in ids]
+        for writer in writers:
+            writer.fence()
+        raised(Refused, lambda: case.opened().end_sessions(ids, check))
+        for writer in writers:
+            commit(writer)
+        case.opened().end_sessions(ids, lambda: None)
+        for writer in writers:
+            raised(Fenced, partial(commit, writer))
 
 
 ALL: list[Check] = [
@@ -220,5 +256,7 @@ ALL: list[Check] = [
     what_is_discarded_is_not_there_after_a_retry_that_died,
     a_session_that_was_replaced_decides_nothing,
     a_session_of_entries_moves_the_position_and_crosses_a_gap,
+    a_session_of_entries_that_was_replaced_moves_nothing,
     ended_sessions_commit_nothing,
+    ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on,
 ]

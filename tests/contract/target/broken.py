@@ -285,10 +285,30 @@ class TakesAnyTopic(FolderSession):
         pass
 
 
+class TakesOverAgain(FolderSession):
+    """Fences once more before it moves, and so never learns of the session that replaced it."""
+
+    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
+        self.transaction.fence()
+        super().move(position, gap, begun=begun)
+
+
 class EndsNoSession(FolderTarget):
     def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
         for _ in ids:
             check()
+
+
+class EndsBeforeItAsks(FolderTarget):
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        super().end_sessions(ids, lambda: None)
+        for _ in ids:
+            check()
+
+
+class EndsTheFirstAlone(FolderTarget):
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        super().end_sessions(dict(list(ids.items())[:1]), check)
 
 
 class AsksNobody(FolderTarget):
@@ -337,6 +357,9 @@ ALL = [
     Broken(DecidesForOthers, deciding.a_session_that_was_replaced_decides_nothing),
     Broken(CrossesNoGap, deciding.a_session_of_entries_moves_the_position_and_crosses_a_gap),
     Broken(TakesAnyTopic, deciding.a_session_of_entries_moves_the_position_and_crosses_a_gap),
+    Broken(TakesOverAgain, deciding.a_session_of_entries_that_was_replaced_moves_nothing),
     Broken(EndsNoSession, deciding.ended_sessions_commit_nothing),
+    Broken(EndsBeforeItAsks, deciding.ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on),
+    Broken(EndsTheFirstAlone, deciding.ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on),
     Broken(AsksNobody, deciding.ended_sessions_commit_nothing),
 ]
