@@ -19,6 +19,7 @@ from kafka_replication.conformance.sink_case import SinkCase, records, write, wr
 from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.puts import Item, Puts
+from kafka_replication.hbase.quarantine import place_of
 from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
 from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.target import HBaseTarget
@@ -32,6 +33,7 @@ from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
 from tests.support.hbase import HBaseGround
 from tests.support.looks import assert_looks_ask_once
+from tests.support.quarantines import assert_both_records_stay
 
 SEED = int(os.environ.get("LATEST_SEED", random.SystemRandom().randrange(1 << 32)))
 # What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
@@ -132,6 +134,10 @@ def test_after_a_call_was_sent_again_the_next_session_makes_a_new_epoch(
 @pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
 def test_target(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
     check(SinkCase(ground))
+
+
+def test_two_keys_of_one_number_share_a_quarantine(ground: HBaseGround) -> None:
+    assert_both_records_stay(SinkCase(ground), place_of)
 
 
 def test_a_look_asks_once_for_the_ledger(ground: HBaseGround, monkeypatch: pytest.MonkeyPatch) -> None:

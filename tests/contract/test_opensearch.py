@@ -20,12 +20,14 @@ from kafka_replication.model.targets import LATEST
 from kafka_replication.opensearch.bulk import item, judged
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.journal import INDEX
+from kafka_replication.opensearch.quarantine import place_of
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.targets.journal import MOST_IN_TAIL, Head, LedgerRecord
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Proxy, running
 from tests.support.looks import assert_looks_ask_once
 from tests.support.opensearch import OpenSearchGround
+from tests.support.quarantines import assert_both_records_stay
 
 # What is acknowledged is there at once, and what is not committed is nowhere: no entry is ever undecided.
 LEDGER = {
@@ -101,6 +103,10 @@ def test_no_error_shows_a_record(ground: OpenSearchGround) -> None:
 @pytest.mark.parametrize("check", [*catalogue.ALL, *standing.ALL, *deciding.ALL], ids=lambda check: check.__name__)
 def test_target(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> None:
     check(SinkCase(ground))
+
+
+def test_two_keys_of_one_number_share_a_quarantine(ground: OpenSearchGround) -> None:
+    assert_both_records_stay(SinkCase(ground), place_of)
 
 
 def test_a_look_asks_once_for_the_ledger(ground: OpenSearchGround, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from kafka_replication.api import FailedRecord, PartitionKey, SinkRecord
-from kafka_replication.api.targets import Place, now
+from kafka_replication.api.targets import Place, digest_of, now
 from tests.folder_target.journal import Journal
 
 ABOUT = "kafka-replication.failed"
@@ -37,6 +37,10 @@ class FolderQuarantine:
                 yield FailedRecord(**{**fields, "place": Place(topic, number, record[0])}), time
 
     def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
+        found = self.stored(key, failed)
+        return found if found is not None and digest_of(found) == failed.digest else None
+
+    def stored(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
         assert failed.place is not None
         there = self._journal.now().topics.get(failed.place.topic)
         record = there.records.get(failed.place.partition, {}).get(failed.place.offset) if there else None

@@ -108,7 +108,7 @@ class FolderSink:
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[ListedReader]:
         standing, quarantine = FolderStanding(self._journal), FolderQuarantine(self._journal)
-        return nullcontext(ListedReader(key.target_topic, standing.content, partial(quarantine.original, key)))
+        return nullcontext(ListedReader(key.target_topic, standing.content, partial(quarantine.stored, key)))
 
 
 class FolderStanding(ListedStanding):

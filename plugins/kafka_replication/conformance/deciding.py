@@ -5,8 +5,9 @@ person decides about these. Each gets a case of its own and raises AssertionErro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from kafka_replication.config.sections.failures import Failures, Policy
 from kafka_replication.conformance.ground import raised
@@ -23,6 +24,7 @@ from kafka_replication.conformance.sink_case import (
 )
 from kafka_replication.ledger.entries import FailedRecord, Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -48,14 +50,14 @@ def fenced(case: SinkCase, policy: Policy, most: int = 10) -> Iterator[tuple[Sin
         yield session, position
 
 
-def set_aside(case: SinkCase, policy: Policy) -> FailedRecord:
-    """Commit three offsets: the records at the first and the last one, and `HELD` aside."""
+def set_aside(case: SinkCase, policy: Policy, held: Record = HELD, failure: Failure = FAILURE) -> FailedRecord:
+    """Commit three offsets: the records at the first and the last one, and ``held`` aside."""
     first, last = records(1)[0], records(1, 2)[0]
     with fenced(case, policy) as (session, position):
         writer = session.begin()
         assert writer.screen is not None and [writer.screen(record) for record in (first, HELD)] == [None, None]
         writer.write([first])
-        writer.set_aside(HELD, FAILURE)
+        writer.set_aside(held, failure)
         writer.write([last])
         placement = writer.finish(digest_of_all([first, last]))
         [failed] = writer.failures
@@ -78,12 +80,23 @@ def a_quarantined_record_is_kept_as_it_was(case: SinkCase) -> None:
         assert original is not None and original[1:4] == HELD[1:4] and list(original[4]) == HELD[4]
         moved = replace(failed.place, offset=failed.place.offset + 1_000)
         assert quarantine.original(case.key, replace(failed, place=moved)) is None
+        assert quarantine.original(case.key, replace(failed, digest="0" * 32)) is None, "it is another one now"
         topic, other = case.file.quarantine_topic, replace(case.key, replication=f"{case.key.replication}-other")
         assert list(quarantine.records(topic, case.key, 2)) == list(quarantine.records(topic, other, 1)) == []
         assert list(quarantine.records(f"{topic}-not-there", case.key, 1)) == []
     with case.sink.verifier(case.key) as reader:
         assert reader.quarantined(failed)
         assert not reader.quarantined(replace(failed, digest="0" * 32))
+
+
+def what_nobody_could_read_is_quarantined_without_content(case: SinkCase) -> None:
+    unreadable = replace(FAILURE, kind=FailureKind.UNREADABLE)
+    failed = set_aside(case, "quarantine", (HELD[0], -1, None, None, None), unreadable)
+    with case.opened().quarantine() as quarantine:
+        assert [record for record, _ in quarantine.records(case.file.quarantine_topic, case.key, 1)] == [failed]
+        assert quarantine.original(case.key, failed) is None, "an empty record is not the one of the source"
+    with case.sink.verifier(case.key) as reader:
+        assert reader.quarantined(failed)
 
 
 def a_skipped_record_is_nowhere(case: SinkCase) -> None:
@@ -141,6 +154,24 @@ def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
         write_and_commit(case, session, position, records(2, 3))
 
 
+def what_is_discarded_is_not_there_after_a_retry_that_died(case: SinkCase) -> None:
+    set_aside(case, "quarantine")
+    with case.target.deciding(case.key, case.ids) as died:
+        died.fence()
+        position = died.position()
+        assert position is not None
+        died.check_target(position)
+        write(died, [HELD])
+    with case.target.deciding(case.key, case.ids) as session:
+        session.fence()
+        position = session.position()
+        assert position is not None
+        session.begin()
+        discarded = replace(decision(case, KafkaSegments()), state="discarded", count=0, digest="", digest_kind="")
+        session.decide(position, discarded)
+    assert case.values() == [b"v0", b"v2"]
+
+
 def a_session_that_was_replaced_decides_nothing(case: SinkCase) -> None:
     set_aside(case, "quarantine")
     with case.target.deciding(case.key, case.ids) as old:
@@ -173,6 +204,17 @@ def a_session_of_entries_moves_the_position_and_crosses_a_gap(case: SinkCase) ->
     assert case.opened().ledger.view().gaps == {case.key: (crossed,)}
 
 
+def a_session_of_entries_that_was_replaced_moves_nothing(case: SinkCase) -> None:
+    with closing(case.target.session(case.key)) as old:
+        old.fence()
+        position = old.position()
+        assert position is not None
+        with case.fenced() as (copying, then):
+            moved = write_and_commit(case, copying, then, records(5))
+            raised(Fenced, lambda: old.move(position.adding(OffsetRange(0, 2), None, 0)))
+    assert newest(case) == moved
+
+
 def ended_sessions_commit_nothing(case: SinkCase) -> None:
     asked = list[str]()
     with case.fenced() as (session, position):
@@ -182,12 +224,39 @@ def ended_sessions_commit_nothing(case: SinkCase) -> None:
     assert newest(case) == position and asked == ["before"]
 
 
+def ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on(case: SinkCase) -> None:
+    ids = {f"contract/{case.topic}/{number}": "a writer" for number in range(2)}
+
+    def commit(writer: TransactionPort) -> None:
+        writer.begin()
+        writer.send(case.topic, 0, b"k", b"v")
+        writer.commit()
+
+    def check() -> None:
+        raise Refused("no time is left", "run again")
+
+    with ExitStack() as stack:
+        writers = [stack.enter_context(closing(case.target.writer(id_, "a writer"))) for id_ in ids]
+        for writer in writers:
+            writer.fence()
+        raised(Refused, lambda: case.opened().end_sessions(ids, check))
+        for writer in writers:
+            commit(writer)
+        case.opened().end_sessions(ids, lambda: None)
+        for writer in writers:
+            raised(Fenced, partial(commit, writer))
+
+
 ALL: list[Check] = [
     a_quarantined_record_is_kept_as_it_was,
+    what_nobody_could_read_is_quarantined_without_content,
     a_skipped_record_is_nowhere,
     no_more_is_set_aside_than_allowed,
     a_decision_and_its_records_are_there_together,
+    what_is_discarded_is_not_there_after_a_retry_that_died,
     a_session_that_was_replaced_decides_nothing,
     a_session_of_entries_moves_the_position_and_crosses_a_gap,
+    a_session_of_entries_that_was_replaced_moves_nothing,
     ended_sessions_commit_nothing,
+    ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on,
 ]

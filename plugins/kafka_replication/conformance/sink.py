@@ -163,6 +163,14 @@ def a_foreign_record_between_two_chunks_is_noticed(case: SinkCase) -> None:
         raised(ForeignWriter, lambda: write(session, records(3, 3)))
 
 
+def a_lost_end_is_noticed(case: SinkCase) -> None:
+    with case.fenced() as (session, position):
+        position = write_and_commit(case, session, position, records(3))
+    with case.fenced() as (session, _):
+        lost = replace(position, target_end=position.target_end + 50)
+        raised(ForeignWriter, lambda: session.check_target(lost))
+
+
 def our_own_records_are_not_foreign(case: SinkCase) -> None:
     with case.fenced() as (session, position):
         session.check_target(position)
@@ -275,6 +283,7 @@ ACKNOWLEDGED: list[Check] = [
 _ONCE: list[Check] = [
     *ACKNOWLEDGED,
     a_fenced_session_cannot_commit,
+    a_lost_end_is_noticed,
     a_foreign_record_is_noticed,
     a_foreign_record_between_two_chunks_is_noticed,
     a_refused_record_takes_nothing_with_it,

@@ -59,7 +59,7 @@ class TableWrites:
     def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
         place = quarantine.place_of(aside.topic, self._key, aside.generation, failed.offset)
         placed = replace(failed, place=place)
-        row, about = quarantine.row_of(place), json.dumps(quarantine.about(placed)).encode()
+        row, about = quarantine.row_of(self._key, place), json.dumps(quarantine.about(placed)).encode()
         put = Rows(replace(self._origin, generation=aside.generation)).put(record, number, row, failed=about)
         puts = replace(self._puts, table=aside.topic, resend=replace(self._puts.resend, where=aside.topic))
         failures = puts.write([Item(failed.offset, put, size_of(record) + OVERHEAD)])

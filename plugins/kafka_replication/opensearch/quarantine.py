@@ -18,7 +18,7 @@ from kafka_replication.model.times import now
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.documents import FIELD
 from kafka_replication.opensearch.journal import PAGE, hits, refresh
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, digest_of
 
 
 def place_of(topic: str, key: PartitionKey, generation: int, offset: int) -> Place:
@@ -27,8 +27,9 @@ def place_of(topic: str, key: PartitionKey, generation: int, offset: int) -> Pla
     return Place(topic, number & 0x7FFFFFFF, offset)
 
 
-def id_of(place: Place) -> str:
-    return f"{place.partition}-{place.offset}"
+def id_of(key: PartitionKey, place: Place) -> str:
+    """With more of the key than the partition has: two keys of a large quarantine may have the same one."""
+    return f"{xxhash.xxh3_128_hexdigest(key.entry('quarantine'))}-{place.partition}-{place.offset}"
 
 
 def document(key: PartitionKey, generation: int, record: Record, failed: FailedRecord) -> bytes:
@@ -38,7 +39,7 @@ def document(key: PartitionKey, generation: int, record: Record, failed: FailedR
     about = {
         "replication": key.replication,
         "generation": generation,
-        "topic": key.source.topic,
+        "topic": str(key.source),
         "partition": failed.place.partition,
         "offset": offset,
         "timestamp": timestamp,
@@ -75,6 +76,7 @@ class OpenSearchQuarantine:
         while True:
             conditions = [
                 {"term": {f"{FIELD}.replication": key.replication}},
+                {"term": {f"{FIELD}.topic": str(key.source)}},
                 {"term": {f"{FIELD}.partition": number}},
                 {"range": {f"{FIELD}.offset": {"gt": after}}},
             ]
@@ -88,8 +90,13 @@ class OpenSearchQuarantine:
                 return
 
     def original(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        found = self.stored(key, failed)
+        return found if found is not None and digest_of(found) == failed.digest else None
+
+    def stored(self, key: PartitionKey, failed: FailedRecord) -> Record | None:
+        """The record at its place, whatever its content is; that of one that nobody could read is empty."""
         assert failed.place is not None
-        found = self._client.found("GET", path(failed.place.topic, "_doc", id_of(failed.place)))
+        found = self._client.found("GET", path(failed.place.topic, "_doc", id_of(key, failed.place)))
         if found is None or not found.get("found"):
             return None
         return _record(found["_source"])

@@ -133,7 +133,7 @@ class IndexPlaces:
         document = quarantine.document(self._key, aside.generation, record, placed)
         resend = replace(self._bulk.resend, where=aside.topic)
         bulk = replace(self._bulk, index=aside.topic, resend=resend, newest=False)
-        if failures := bulk.write([item(failed.offset, quarantine.id_of(place), number, document)]):
+        if failures := bulk.write([item(failed.offset, quarantine.id_of(self._key, place), number, document)]):
             raise refused(self._key, failures, self.remedies)
         return placed
 

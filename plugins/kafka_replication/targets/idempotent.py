@@ -333,6 +333,11 @@ class IdempotentSession:
             self.leftovers.difference_update(left)
 
     def decide(self, position: Position, decided: Handled) -> None:
+        # A retry that died before its decision may have written them, or still do.
+        if decided.state == "discarded" and self.places.takes_back:
+            offsets = [offset for some in decided.offsets for offset in range(some.from_, some.until)]
+            if failures := self.places.remove(offsets, self.number):
+                raise self.refused(failures)
         self.ledger.write(self.transaction, self.key, decided)
         self.move(position, begun=True)
 

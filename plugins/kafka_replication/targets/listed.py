@@ -180,10 +180,10 @@ class ListedReader:
         self,
         topic: str,
         content: Callable[[TopicPartition, OffsetRange], Iterator[Record]],
-        original: Callable[[FailedRecord], Record | None],
+        stored: Callable[[FailedRecord], Record | None],
     ) -> None:
-        """``content`` as that of a `ListedStanding`; ``original`` returns a record that was quarantined."""
-        self._topic, self._content, self._original = topic, content, original
+        """``content`` as that of a `ListedStanding`; ``stored`` returns what is at a quarantined record's place."""
+        self._topic, self._content, self._stored = topic, content, stored
 
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
         at, count = TopicPartition(self._topic, part.partition), 0
@@ -195,5 +195,5 @@ class ListedReader:
         return PartDigest(count, digest.hexdigest() if digest is not None else "")
 
     def quarantined(self, failed: FailedRecord) -> bool:
-        found = self._original(failed)
-        return found is not None and digest_of(found) == failed.digest
+        found = self._stored(failed)
+        return found is not None and failed.digest in ("", digest_of(found))

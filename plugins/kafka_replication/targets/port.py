@@ -238,7 +238,9 @@ class DecidingSession(SinkSession, Protocol):
         """The failure of a record that the target is certain to refuse."""
 
     def decide(self, position: Position, decided: Handled) -> None:
-        """Commit the records of the chunk that was begun, the decision and the position. Instead of `commit`."""
+        """Commit the records of the chunk that was begun, the decision and the position. Instead of `commit`. Where
+        records are placed by offset, none of a discarded one stays that a session wrote and did not commit.
+        """
 
 
 class Target(Protocol):

@@ -159,6 +159,7 @@ ALL = [
     Broken(CommitsRecordsWithoutPosition, checks.a_committed_chunk_is_visible_with_its_position),
     Broken(CommitsWhenItIsClosed, checks.what_is_not_committed_is_not_there),
     Broken(TakesAnyTarget, checks.a_foreign_record_is_noticed),
+    Broken(TakesAnyTarget, checks.a_lost_end_is_noticed),
     Broken(TakesAnyTopic, checks.a_target_that_was_re_created_is_refused),
 ]
 

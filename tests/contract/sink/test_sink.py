@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.sink import FOREIGN, PROMISED, Check
+from kafka_replication.conformance.sink import FOREIGN, PROMISED, Check, a_lost_end_is_noticed
 from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.model.delivery import PROFILES, Delivery
@@ -23,7 +23,7 @@ CHOSEN = [
     for delivery, guarantee in GUARANTEES.items()
     for check in (PROMISED[guarantee] if guarantee in ("transactional", "acknowledged") else PROMISED[guarantee][:3])
 ]
-SPREAD = [check for check in PROMISED["transactional"] if check not in FOREIGN]
+SPREAD = [check for check in PROMISED["transactional"] if check not in (*FOREIGN, a_lost_end_is_noticed)]
 
 
 @pytest.mark.parametrize(("delivery", "check"), CHOSEN)
@@ -34,7 +34,7 @@ def test_sink(delivery: Delivery, check: Check, kafka_sides: tuple[Cluster, Clus
 
 @pytest.mark.parametrize("check", SPREAD, ids=lambda check: check.__name__)
 def test_sink_of_several_partitions(check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
-    """Its target partitions have other writers by design, so foreign records are not its business."""
+    """Its target partitions have other writers by design, so foreign records are not its business, and `target_end` means nothing."""
     case = SinkCase(KafkaGround(kafka_sides[1]))
     case.sink = KafkaSink(case.ground.connection, SETTINGS, partitioning=Partitioning(name="by_key"))
     check(case)

@@ -218,6 +218,11 @@ class FindsAllByOffset(FolderQuarantine):
         return super().original(key, replace(failed, place=replace(failed.place, offset=failed.offset)))
 
 
+class ShowsWhatWasChanged(FolderQuarantine):
+    def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
+        return self.stored(key, failed)
+
+
 class ShowsEveryGeneration(FolderQuarantine):
     def records(self, topic: str, key: PartitionKey, generation: int) -> Iterator[tuple[FailedRecord, str]]:
         return super().records(topic, key, 1)
@@ -253,6 +258,10 @@ class DecidesWithoutRecords(FolderSession):
         super().decide(position, decided)
 
 
+class KeepsWhatIsDiscarded(ShowsWhatIsNotCommitted):
+    """A retry shows its record before its decision, and a discard leaves it."""
+
+
 class ForgetsDecisions(FolderSession):
     def decide(self, position: Position, decided: Handled) -> None:
         self.move(position, begun=True)
@@ -276,10 +285,30 @@ class TakesAnyTopic(FolderSession):
         pass
 
 
+class TakesOverAgain(FolderSession):
+    """Fences once more before it moves, and so never learns of the session that replaced it."""
+
+    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
+        self.transaction.fence()
+        super().move(position, gap, begun=begun)
+
+
 class EndsNoSession(FolderTarget):
     def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
         for _ in ids:
             check()
+
+
+class EndsBeforeItAsks(FolderTarget):
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        super().end_sessions(ids, lambda: None)
+        for _ in ids:
+            check()
+
+
+class EndsTheFirstAlone(FolderTarget):
+    def end_sessions(self, ids: Mapping[str, str], check: Callable[[], None]) -> None:
+        super().end_sessions(dict(list(ids.items())[:1]), check)
 
 
 class AsksNobody(FolderTarget):
@@ -316,15 +345,21 @@ ALL = [
     Broken(HasEndsOfWhatIsGone, standing.a_topic_that_is_gone_has_no_end),
     Broken(LosesHeaders, deciding.a_quarantined_record_is_kept_as_it_was),
     Broken(FindsAllByOffset, deciding.a_quarantined_record_is_kept_as_it_was),
+    Broken(ShowsWhatWasChanged, deciding.a_quarantined_record_is_kept_as_it_was),
+    Broken(ShowsWhatWasChanged, deciding.what_nobody_could_read_is_quarantined_without_content),
     Broken(ShowsEveryGeneration, deciding.a_quarantined_record_is_kept_as_it_was),
     Broken(QuarantinesWhatIsSkipped, deciding.a_skipped_record_is_nowhere),
     Broken(CountsNothing, deciding.no_more_is_set_aside_than_allowed),
     Broken(AsksAboutEveryRecord, deciding.no_more_is_set_aside_than_allowed),
     Broken(DecidesWithoutRecords, deciding.a_decision_and_its_records_are_there_together),
+    Broken(KeepsWhatIsDiscarded, deciding.what_is_discarded_is_not_there_after_a_retry_that_died),
     Broken(ForgetsDecisions, deciding.a_decision_and_its_records_are_there_together),
     Broken(DecidesForOthers, deciding.a_session_that_was_replaced_decides_nothing),
     Broken(CrossesNoGap, deciding.a_session_of_entries_moves_the_position_and_crosses_a_gap),
     Broken(TakesAnyTopic, deciding.a_session_of_entries_moves_the_position_and_crosses_a_gap),
+    Broken(TakesOverAgain, deciding.a_session_of_entries_that_was_replaced_moves_nothing),
     Broken(EndsNoSession, deciding.ended_sessions_commit_nothing),
+    Broken(EndsBeforeItAsks, deciding.ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on),
+    Broken(EndsTheFirstAlone, deciding.ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on),
     Broken(AsksNobody, deciding.ended_sessions_commit_nothing),
 ]

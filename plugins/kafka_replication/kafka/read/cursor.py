@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
@@ -14,12 +14,16 @@ from kafka_replication.kafka.client.pace import paced
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of, record_of
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.chunks import set_aside
 from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen, Sent
+
+if TYPE_CHECKING:
+    from kafka_replication.kafka.batches.reading_back import BatchCursor
 
 Change = Callable[[Record], Iterable[Record]]  # makes the records to write of a source record
 # A broker answers a fetch that finds nothing after its longest wait, by default 100 ms.
@@ -32,6 +36,18 @@ def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, w
         return None
     with borrowed(config, group, **_MOSTLY_EMPTY) as consumer:
         return next((offset_of(message) for message in PartitionReader(consumer, at).records(wanted)), None)
+
+
+def batch_cursor(config: clients.ClientConfig, at: TopicPartition, stall: float, limit: int | None) -> BatchCursor:
+    """Reads what the batch engine copied. Raises Refused where its packages are missing."""
+    try:
+        from kafka_replication.kafka.batches.reading_back import BatchCursor  # only who needs it loads it
+    except ModuleNotFoundError as missing:
+        raise Refused(
+            f"{at}: what the batch engine copied cannot be read back here: {missing}",
+            "install kafka-replication[batch] on every executor, whatever copy.engine is now; then run again",
+        ) from missing
+    return BatchCursor(config, at, stall, limit)
 
 
 class Cursor:
@@ -60,9 +76,7 @@ class Cursor:
                 pass
 
     def _add_batches(self, wanted: OffsetRange, total: BatchDigest) -> None:
-        from kafka_replication.kafka.batches.reading_back import BatchCursor  # only who needs it loads it
-
-        with closing(BatchCursor(self._config, self._at, self._stall, self._limit)) as batches:
+        with closing(batch_cursor(self._config, self._at, self._stall, self._limit)) as batches:
             batches.read([wanted], total)
 
     def read(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:

@@ -11,7 +11,7 @@ from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.metadata.open_transactions import named
 from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.quarantine.quarantine_scan import QuarantineEnds
-from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.kafka.read.cursor import Cursor, batch_cursor
 from kafka_replication.kafka.read.scan import headers_of
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
@@ -76,9 +76,7 @@ class SegmentReader:
 
     def _batches(self, at: TopicPartition) -> BatchCursor:
         if at not in self._scans:
-            from kafka_replication.kafka.batches.reading_back import BatchCursor  # only who needs it loads it
-
-            self._scans[at] = BatchCursor(self._config, at, self._stall, self._limit)
+            self._scans[at] = batch_cursor(self._config, at, self._stall, self._limit)
         return self._scans[at]
 
     def quarantined(self, failed: FailedRecord) -> bool:
