@@ -24,14 +24,14 @@ from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
 from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.model.errors import Refused, Unreachable
+from kafka_replication.model.errors import LedgerUnreadable, Refused, Unreachable
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.targets import LATEST
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.targets.journal import LedgerRecord
 from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
-from tests.support.hbase import HBaseGround
+from tests.support.hbase import HBaseGround, definition
 from tests.support.looks import assert_looks_ask_once
 from tests.support.quarantines import assert_both_records_stay
 
@@ -226,6 +226,19 @@ def test_a_head_whose_answer_was_lost_is_known_as_ours(ground: HBaseGround) -> N
     assert twice.replace(before, before.fenced_by("a"))
     assert not shelf.replace(before, before.fenced_by("b")), "somebody else's is not"
     assert shelf.head().session == 1
+
+
+def test_the_error_of_a_head_that_somebody_changed_shows_nothing_of_it(ground: HBaseGround) -> None:
+    world = World(ground)
+    world.ledger().ensure(world.replication())
+    types = definition()
+    cell = types.TColumnValue(family=b"l", qualifier=b"head", value=b'"m4rk\xff')
+    with ground.gateway() as gateway:
+        gateway.put(TABLE.encode(), types.TPut(row=f"head\0{world.name}".encode(), columnValues=[cell]))
+    with pytest.raises(LedgerUnreadable, match="UnicodeDecodeError") as raised:
+        ground.shelf(world.name).head()
+    assert "m4rk" not in "".join(traceback.format_exception(raised.value))
+    ground.forget_ledger()
 
 
 def test_an_entry_that_is_stored_late_does_not_replace_a_newer_one(ground: HBaseGround) -> None:

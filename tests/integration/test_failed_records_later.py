@@ -271,7 +271,9 @@ def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_i
     scene.source.produce(scene.topic, [*numbered(30), small, *numbered(10, 30), large, *numbered(10, 40)])
     failures = {**QUARANTINE, "topic": topic}
     report = scene.run(failures=failures)
-    assert f"the quarantine topic {topic} refuses the record at source offset 41" in (only(report).error or "")
+    assert f"the quarantine topic {topic} refuses the record at source offset 41: Message size too large" in (
+        only(report).error or ""
+    )
     assert (only(report).copied, only(report).quarantined, scene.watermark()) == (40, 1, 41)
     scene.target.set(topic, max_message_bytes="100000")
     assert scene.run(failures=failures).outcome == "done"

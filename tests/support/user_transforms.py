@@ -70,3 +70,10 @@ def late(record: Record) -> Iterator[Record]:
     """Fails after its first result."""
     yield record
     raise KeyError(record.value)
+
+
+def marked(record: Record) -> Record:
+    """Fails with the record in its error."""
+    if b"no JSON" in (record.value or b"") or b"strict" in (record.value or b""):
+        raise ValueError(f"{record!r}")
+    return record

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import Fenced, NotAuthorized, Refused, ReplicationError, Unexpected
-from kafka_replication.opensearch.bulk import deletion, item, judged
+from kafka_replication.opensearch.bulk import Bulk, deletion, item, judged
+from kafka_replication.opensearch.client import Client
+from kafka_replication.opensearch.journal import IndexShelf
+from kafka_replication.targets.journal import LedgerRecord
+from kafka_replication.targets.resend import Resend
+from tests.support.http_proxy import Proxy, running
 
 MARK = "m4rk-of-bob@example.org"
 ITEMS = [item(offset, f"t-0-{offset}-1", 3, b"{}") for offset in (5, 6, 7)]
@@ -84,3 +89,16 @@ def test_what_concerns_all_of_them_is_an_error(one: dict[str, Any], kind: type[R
 def test_an_answer_about_fewer_or_more_says_nothing(given: dict[str, Any]) -> None:
     with pytest.raises(Unexpected, match="about 3 documents"):
         judged(ITEMS, given, "orders")
+
+
+@pytest.mark.parametrize("page", ["", f"<html>Who is {MARK}?</html>", f'"{MARK}"', "7"])
+def test_a_page_in_place_of_an_answer_is_an_error_with_a_remedy(page: str) -> None:
+    with running(Proxy("", lambda *_: (200, page.encode()), lambda *_: True)) as url:
+        client = Client({"url": url}, 60)
+        for write in (
+            lambda: Bulk(client=client, index="orders", resend=Resend(where="orders", stall_seconds=1)).write(ITEMS),
+            lambda: IndexShelf(client, "orders").store([LedgerRecord(1, "t", 0, "key", value="")]),
+        ):
+            with pytest.raises(Unexpected, match="no JSON object") as raised:
+                write()
+            assert MARK not in str(raised.value) and "connection's address" in raised.value.remedy

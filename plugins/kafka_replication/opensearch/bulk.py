@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -115,12 +114,12 @@ class Bulk:
         body = b"".join(one.lines for one in batch)
         try:
             # Only statuses and errors: the rest of an answer is as long as a small document.
-            answer = self.client.text("POST", path(self.index, "_bulk"), body, filter_path=_FILTER)
+            answer = self.client.json("POST", path(self.index, "_bulk"), body, filter_path=_FILTER)
         except NotReady as error:
             return Outcome(tuple(batch), error.what, blocked=BLOCK in error.what)
         except Answer as answer_:
             return self._as_a_whole(batch, answer_)
-        return judged(batch, json.loads(answer or "{}"), self.index, newest=self.newest)
+        return judged(batch, answer, self.index, newest=self.newest)
 
     def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
         if answer.status == 413 and len(batch) == 1:

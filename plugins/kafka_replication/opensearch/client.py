@@ -34,8 +34,10 @@ SETTINGS = frozenset(
     {"url", "login", "password", "api_key", "use_ssl", "verify_certs", "ca_certs", "client_cert", "client_key"}
 )
 SEE = "see docs/opensearch.md"
+_NO_PAGE: Final = "correct the connection's address, or what answers in place of the cluster (a proxy, a login page)"
 BLOCK = "cluster_block_exception"
-logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it logs each unexpected answer, with the body sent
+for _logger in ("opensearch", "opensearchpy.trace"):  # they log bodies that are sent
+    logging.getLogger(_logger).setLevel(logging.CRITICAL)
 CONNECTIONS = 8  # of one client to each node, for the ranges that a worker copies at a time
 _OF_RECORDS: Final = re.compile(r"/_(bulk|count|create|doc|search)\b")  # paths whose answers may show a record
 
@@ -129,15 +131,14 @@ class Client:
         return found if isinstance(found, str) else ""
 
     def json(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any]:
-        """The same of JSON. Raises also Unexpected for an answer that is none."""
-        sent = None if body is None else json.dumps(body).encode()
+        """The same of JSON. Raises also Unexpected for an answer that is no object, such as a proxy's page."""
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         answer = self.text(method, path, sent, **params)
         try:
-            found = json.loads(answer)
-        except ValueError:
-            what = f"{self.name} answers {method} {path} with {len(answer)} characters that are no JSON"
-            raise Unexpected(f"{what}: {_told(path, answer[:200])!r}", SEE) from None
-        return dict(found)
+            return dict(json.loads(answer))
+        except (TypeError, ValueError):
+            what = f"{self.name} answers {method} {path} with {len(answer)} characters that are no JSON object"
+            raise Unexpected(f"{what}: {_told(path, answer[:200])!r}", f"{_NO_PAGE}; {SEE}") from None
 
     def found(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any] | None:
         """The same; None if there is no such thing (404)."""

@@ -61,7 +61,7 @@ class Foresight:
             asked = {"include_defaults": True, "flat_settings": True}
             settings = self._client.json("GET", "/_cluster/settings", **asked)
             rows = json.loads(self._client.text("GET", "/_cat/allocation", format="json", bytes="b"))
-        except ReplicationError:
+        except (ReplicationError, ValueError):
             return None
         found = {**settings.get("defaults", {}), **settings["persistent"], **settings["transient"]}
         nodes = [row for row in rows if row.get("disk.total")]

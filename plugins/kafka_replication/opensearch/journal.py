@@ -116,7 +116,7 @@ class IndexShelf:
 
     def _statuses(self, lines: Sequence[str]) -> list[int]:
         try:
-            answer = json.loads(self.client.text("POST", path(INDEX, "_bulk"), "".join(lines).encode()))
+            answer = self.client.json("POST", path(INDEX, "_bulk"), "".join(lines).encode())
         except Answer as answer_:
             raise self.client.refused(answer_) from answer_
         return [int(next(iter(item.values()))["status"]) for item in answer["items"]]

@@ -143,10 +143,11 @@ class Head:
 
     @classmethod
     def of(cls, source: dict[str, Any], at: Any = None) -> Head:
-        """Raises LedgerUnreadable."""
+        """Raises LedgerUnreadable, which shows nothing of what is there."""
+        what, remedy = "the head of a ledger on the target cannot be read", "upgrade, or find who changed it"
         try:
             if source["format"] != FORMAT:
-                raise ValueError(f"its format is {source['format']!r}")
+                raise LedgerUnreadable(f"{what}: its format is {source['format']!r:.9}", remedy)
             return cls(
                 replication=str(source["replication"]),
                 next_offset=int(source["next"]),
@@ -160,9 +161,7 @@ class Head:
                 at=at,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise LedgerUnreadable(
-                f"the head of a ledger on the target cannot be read: {error!r}", "upgrade, or find who changed it"
-            ) from error
+            raise LedgerUnreadable(f"{what}: {type(error).__name__}", remedy) from None
 
 
 def key_text(key: bytes) -> str:

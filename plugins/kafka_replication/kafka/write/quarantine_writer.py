@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from kafka_replication.kafka.diagnosis.error_table import words
 from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
 from kafka_replication.kafka.quarantine.target_limits import TargetLimits
@@ -123,7 +124,7 @@ def larger_than_queue(source: TopicPartition, record: Record) -> RefusedAt:
 
 def _refused(topic: str, record: Record, failure: Failure, error: KafkaError) -> RefusedAt:
     return RefusedAt(
-        f"the quarantine topic {topic} refuses the record at source offset {failure.offset}: {error.str()}",
+        f"the quarantine topic {topic} refuses the record at source offset {failure.offset}: {words(error.code())}",
         f"raise max.message.bytes of {topic}, and take compact out of its cleanup.policy; then run again",
         failure.offset,
         kind=failure.kind,
