@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 AT_ONCE = 8  # threads; each may have a producer, with threads and connections of its own
 
 
@@ -33,9 +34,9 @@ def begin(work: Callable[[], T], name: str) -> Future[T]:
     return future
 
 
-def at_once(items: Iterable[T], work: Callable[[T], None], name: str) -> None:
-    """Call ``work`` with each item, in at most `AT_ONCE` threads. Raises what one of them raises."""
-    queue = deque(items)
+def at_once(items: Iterable[T], work: Callable[[T], R], name: str) -> dict[T, R]:
+    """The results of ``work`` with each item, in at most `AT_ONCE` threads. Raises what one of them raises."""
+    queue, results = deque(items), dict[T, R]()
 
     def until_empty() -> None:
         while queue:
@@ -43,7 +44,7 @@ def at_once(items: Iterable[T], work: Callable[[T], None], name: str) -> None:
                 item = queue.popleft()
             except IndexError:  # another thread was faster
                 return
-            work(item)
+            results[item] = work(item)
 
     threads = [begin(until_empty, name) for _ in range(min(AT_ONCE, len(queue)))]
     try:
@@ -51,3 +52,4 @@ def at_once(items: Iterable[T], work: Callable[[T], None], name: str) -> None:
             thread.result()
     finally:
         queue.clear()
+    return results

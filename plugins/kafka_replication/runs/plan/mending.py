@@ -143,7 +143,7 @@ def _suspects(run: LeasedRun, world: World, keys: Iterable[PartitionKey]) -> dic
     hides = {key: [at for at, offsets in _there(run, key, world).items() if offsets.is_hiding] for key in keys}
     if not run.replication.placing.sole:
         asked = {at for some in hides.values() for at in some}
-        left_open = {at: run.clusters.target.standing.left_open(at) for at in sorted(asked)}
+        left_open = background.at_once(sorted(asked), run.clusters.target.standing.left_open, "open transactions")
         hides = {key: [at for at in some if key.transactional_id in left_open[at]] for key, some in hides.items()}
     suspects = {key: list(dict.fromkeys([*_lost(key, world), *some])) for key, some in hides.items()}
     return {key: some for key, some in suspects.items() if some}
@@ -178,7 +178,7 @@ def _damages(
     hiding = standing.hiding(places)
     doubtful = hiding | {at for key in suspects for at in _lost(key, world)}
     ends, damages = standing.certain_ends(doubtful), dict[PartitionKey, Damage]()
-    left_open = {at: standing.left_open(at) for at in sorted(hiding & ends.keys())}
+    left_open = background.at_once(sorted(hiding & ends.keys()), standing.left_open, "open transactions")
     for key, some in suspects.items():
         wanted = sorted(doubtful & {*some, *_lost(key, world)})
         if unknown := [at for at in wanted if at not in ends]:

@@ -15,6 +15,7 @@ from kafka_replication.model.keys import PartitionKey, opening_id, verified_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.lost_end import counts
 from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runtime import background
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ def _complete(run: LeasedRun, fenced: Collection[str]) -> dict[PartitionKey, str
     a crash.
     """
     standing = run.clusters.target.standing
-    if not any(standing.left_open(at).keys() & set(fenced) for at in run.clusters.ledger.hidden()):
+    left_open = background.at_once(run.clusters.ledger.hidden(), standing.left_open, "open transactions")
+    if not any(ids.keys() & set(fenced) for ids in left_open.values()):
         return {}
     if not (hidden := _hidden(run)):
         return {}
