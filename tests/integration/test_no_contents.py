@@ -75,7 +75,12 @@ def prepared(request: pytest.FixtureRequest, scene: Scenario, kind: str, shape: 
 
 @pytest.mark.parametrize(
     ("kind", "shape", "refused"),
-    [("kafka", "", 3), ("opensearch", "records", 8), ("opensearch", "latest", 9), ("hbase", "latest", 2)],
+    [
+        ("kafka", "", 3),
+        pytest.param("opensearch", "records", 8, marks=pytest.mark.slow),
+        ("opensearch", "latest", 9),
+        ("hbase", "latest", 2),
+    ],
 )
 def test_nothing_of_a_record_is_in_what_is_said_and_kept(
     request: pytest.FixtureRequest,
