@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from kafka_replication.alerting.values import CauseKey, Kind
+from kafka_replication.config import Copy
+from kafka_replication.kafka.write.target_partition import TargetPartition
+from kafka_replication.model.errors import TargetLost
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.causes import partition_causes
 from kafka_replication.reporting.ledger import ledger_table
@@ -15,6 +19,7 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.replicate.replicating import replicate
 from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import read
@@ -180,3 +185,14 @@ def test_a_plan_from_before_it_is_told(own_scene: Scenario, own_cluster: KafkaCl
     assert [str(planned.copy) for planned in anew.to_copy] == ["[0, 80)"]
     assert scene.run().outcome == "done"
     scene.assert_copied()
+
+
+def test_a_session_that_reads_past_the_end_says_that_the_target_lost_it(scene: Scenario) -> None:
+    """Another leader may be elected between the question for the end and the reading."""
+    scene.target.create(scene.topic)
+    scene.target.produce(scene.topic, numbered(10))
+    client, at = scene.bare_run().clusters.target_connection, TopicPartition(scene.topic, 0)
+    session = TargetPartition(key=scene.key(), target=client, settings=Copy(), deadline=NEVER)
+    assert session.first_record(at, OffsetRange(9, 10)) == 9
+    with pytest.raises(TargetLost, match="ends at 10, but our records were there up to 90"):
+        session.first_record(at, OffsetRange(89, 90))

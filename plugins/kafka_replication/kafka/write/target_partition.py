@@ -16,7 +16,7 @@ from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ForeignWriter, TargetLost
+from kafka_replication.model.errors import ForeignWriter, GapFound, TargetLost
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.planning.lost_end import in_doubt, proven_lost
@@ -113,7 +113,11 @@ class TargetPartition:
             )
 
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
-        return first_record(self.target, consumer_group(self.key.replication), at, wanted)
+        try:
+            return first_record(self.target, consumer_group(self.key.replication), at, wanted)
+        except GapFound:  # another leader may have been elected since its end was asked for
+            check_end(at, offsets.high_watermarks(self.admin, [at])[at], wanted.from_ + 1)
+            raise
 
     def high_watermark(self) -> int:
         return offsets.high_watermarks(self.admin, [self.key.target])[self.key.target]
