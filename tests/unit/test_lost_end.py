@@ -359,6 +359,14 @@ def test_a_last_record_that_is_missing_is_lost_if_it_was_ours(
     assert proven_lost(KEY, ledger(), read(receipts, expired), {0: 32}, config) == lost
 
 
+def test_where_another_source_partition_may_have_a_newer_record_of_the_key_compaction_explains_all() -> None:
+    view, by = ledger(), PartitionedBy(name="by_key", hash="h", partitions=1)
+    shared = replace(view.positions[KEY], spread=Spread(by, (32,)))
+    assert proven_lost(KEY, replace(view, positions={KEY: shared}), read(CHUNKS), {0: 32}, {}) == {0}
+    compacted = {"cleanup.policy": "compact", "delete.retention.ms": "86400000000000"}
+    assert proven_lost(KEY, replace(view, positions={KEY: shared}), read(CHUNKS), {0: 32}, compacted) == set()
+
+
 def test_what_stands_ends_with_the_last_chunk_whose_last_record_is_there() -> None:
     parts = [part for one in CHUNKS for part in one.parts]
     assert standing_until(parts, 0, 40, lambda part: True) == 32

@@ -18,11 +18,11 @@ _FIELD: Final = re.compile(  # with this an answer of OpenSearch begins, so that
 )
 _WORDS: Final = re.compile(
     r"blocked by: \[[A-Z_]+/\d+/[\w ,()./-]+\]"
-    r"|no permissions for \[[\w:/*, -]+(?:\[\w+\])?\]"
+    r"|^no permissions for \[[\w:/*, -]+(?:\[\w+\])?\]"
     r"|Limit of total fields \[\d+\] has been exceeded"
     r"|one immense term in field"
     r"|(?<=AccessDeniedException: )Insufficient permissions.{,300}?action=\w+"
-    r"|exceeds limit of \d+|KeyValue size too large|Internal error processing \w+"
+    r"|exceeds limit of \d{1,9}(?!\d)|KeyValue size too large|Internal error processing \w+"
     r"|(?<![\w.])(?:java|javax|org\.apache)\.[\w.$]+(?:Exception|Error)\b"
 )
 

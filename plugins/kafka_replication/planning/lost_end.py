@@ -107,12 +107,15 @@ def proven_lost(
     is not known for a key with several target partitions, and taken for ours for any other.
 
     ``config`` is that of the target topic. Compaction keeps the last record of a key, but for a tombstone that is older
-    than ``delete.retention.ms``.
+    than ``delete.retention.ms``. With several source partitions nothing is known: another one may have a newer record
+    of the same key.
     """
     position = view.positions[key]
+    compacted = "compact" in config.get("cleanup.policy", "")
+    if compacted and position.spread is not None:
+        return set()
     entries: list[Receipt | Handled] = [*receipts.of(key, position.generation)]
     entries += view.handled_in(key, position.generation, "retried")
-    compacted = "compact" in config.get("cleanup.policy", "")
     since = now(int(config.get("delete.retention.ms", 0)) / 1000) if compacted else ""
     ours = target_ends(entry for entry in entries if entry.time > since)
     untold = position.spread is None and receipts.incomplete(key) and not compacted

@@ -376,7 +376,7 @@ def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[Ru
     seen = {cause.key for cause in observed.causes}
     kept, over = set(observed.kept), set(observed.over)
     for row in open_:
-        if row.key.kind is Kind.REPAIRED and row.key not in seen:
+        if row.key.kind is Kind.REPAIRED and row.key not in seen and Kind.REPAIRED in observed.judged:
             over.add(row.key)
         if row.key in seen or row.key.kind not in (Kind.FAILED, Kind.DIED):
             continue

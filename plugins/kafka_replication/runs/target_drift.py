@@ -17,7 +17,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import in_doubt, proven_lost
 from kafka_replication.planning.retention.target_retention import (
@@ -102,18 +102,24 @@ class Comparison:
     def lost(self, view: LedgerView, target: Mapping[str, Topic]) -> dict[PartitionKey, frozenset[int]]:
         """By key the target partitions that end before our last record, or where readers do not find it at its place.
 
-        It is looked for where the leader epoch has changed since the position was written, and not where retention or
-        compaction may explain that it is gone, or where an open transaction hides it.
+        It is looked for where the leader epoch has changed since the position was written, and where anything lies
+        behind the last record of all, but not where retention or compaction may explain that it is gone, or where an
+        open transaction hides it.
         """
         found, missing = dict[PartitionKey, set[int]](), list[tuple[PartitionKey, int, int]]()
+        expected = {at: self._expected_end(keys, view, at) for at, keys in _writers(view).items()}
         for key, position in view.positions.items():
             there = offsets_on(key, position, target.get(key.target_topic))
             epochs = {number: one.leader_epoch for number, one in there.items() if one.leader_epoch is not None}
-            doubtful = in_doubt(key, position, epochs) if position.delivery not in LOSSY else {}
-            for number, end in doubtful.items():
-                if there[number].high_watermark < end:
+            ends = position.ends(key.source.partition) if position.delivery not in LOSSY else {}
+            doubtful = in_doubt(key, position, epochs)
+            for number in ends.keys() & epochs.keys():
+                end, of_log, at = ends[number], there[number], TopicPartition(key.target_topic, number)
+                if of_log.high_watermark < end:
                     found.setdefault(key, set()).add(number)
-                elif there[number].log_start < end <= there[number].last_stable:
+                elif of_log.log_start < end <= of_log.last_stable and (
+                    number in doubtful or of_log.high_watermark > expected[at]
+                ):
                     missing.append((key, number, end))
         unseen = dict[PartitionKey, dict[int, int]]()
 
@@ -153,6 +159,8 @@ class Comparison:
         return {key: offset for key, offset in self._foreign(view, logs).items() if key in keys}
 
     def _expected_end(self, keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
+        if self.replication.placing.shared:  # others write there all the time
+            return MAX_OFFSET
         takes = self.clusters.target.standing.commit_takes
         return max(expected_end(key, view, at.partition, takes) for key in keys)
 

@@ -24,7 +24,6 @@ from kafka_replication.model.errors import Refused, ReplicationError, SessionEnd
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
-from kafka_replication.planning.lost_end import seen_in
 from kafka_replication.planning.snapshot import Problem
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import Fingerprint
@@ -144,22 +143,24 @@ class EachOffset:
             check_end(at, there.high_watermark, ours.get(at.partition, 0))
             hiding += [at] if there.is_hiding else []
             epochs |= {} if there.leader_epoch is None else {at.partition: there.leader_epoch}
-        others = dict[PartitionKey, Position]()
-        if seen_in(key, position, epochs).target_epochs != position.target_epochs:  # the leaders have changed
-            # What others of us lost there, too, would be covered by what this session appends.
-            others = {
-                other: reached
-                for other, reached in sorted(self._at.ledger.view().positions.items())
-                if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE
-            }
+        seen = dict(zip(ours, position.target_epochs or (), strict=False))
+        changed = any(seen.get(number) != epoch for number, epoch in epochs.items())
+        # What others of us lost there, too, would be covered by what this session appends.
+        others = {
+            other: reached
+            for other, reached in (self._at.ledger.view().positions if changed else {}).items()
+            if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE
+        }
         refuse_left_open(self._at.admin, [key, *others], hiding)
         self._how.epochs = epochs
         now = offsets.high_watermarks(self._at.admin, places) if others else {}  # others may be at work
-        for other, reached in others.items():
-            reached_in = reached.ends(other.source.partition)
-            for at, end in now.items():
-                check_end(at, end, reached_in.get(at.partition, 0))
-            self._at.refuse_lost_end(other, reached, epochs)
+        for at, end in sorted(now.items()):
+            # A log is cut at its end: if anything is lost there, then the last record of all.
+            ends = {other: one.ends(other.source.partition).get(at.partition, 0) for other, one in others.items()}
+            last = max(ends, key=lambda other: (ends[other], other))
+            check_end(at, end, ends[last])
+            if ends[last]:
+                self._at.refuse_lost_end(last, others[last], {at.partition: ends[last]})
 
     def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
         return [TopicPartition(self._at.key.target_topic, number) for number in sorted(partitions)]

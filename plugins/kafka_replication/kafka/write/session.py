@@ -10,6 +10,7 @@ from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receip
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning.lost_end import in_doubt
 
 
 class PartitionSession:
@@ -40,7 +41,8 @@ class PartitionSession:
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target does not have what the position says. Our last record is looked for where
-        the leader has changed since then: the end of the log proves nothing, as aborted attempts make it longer.
+        the leader has changed since then, and where anything lies behind it: the end of the log proves nothing, as
+        aborted attempts make it longer, and a leader of Kafka 3.9 keeps its epoch when it is started again.
 
         A session without transactions may have left records behind the position, and a profile that loses records may
         have fewer: who reads them back judges them. What was read back is there in any profile.
@@ -49,7 +51,10 @@ class PartitionSession:
         check_end(self.key.target, end, self._read_back_until(position) if position.delivery in LOSSY else ours)
         if epoch is not None and position.delivery not in LOSSY:
             self.how.epochs = {self.key.target.partition: epoch}
-            self.target_partition.refuse_lost_end(self.key, position, self.how.epochs)
+            doubtful = in_doubt(self.key, position, self.how.epochs)
+            if ours and end > ours + (1 if position.delivery == EXACTLY_ONCE else 0):
+                doubtful = {self.key.target.partition: ours}
+            self.target_partition.refuse_lost_end(self.key, position, doubtful)
         if position.delivery == EXACTLY_ONCE:
             self.target_partition.refuse_foreign_records(ours, end)
             self.how.follows(end, None)

@@ -19,7 +19,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter, GapFound, TargetLost
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
-from kafka_replication.planning.lost_end import in_doubt, proven_lost
+from kafka_replication.planning.lost_end import proven_lost
 from kafka_replication.runtime.deadline import Deadline
 
 RUN_AGAIN = "run again: what the receipts prove is copied again, or the run says why not; find out what truncated it"
@@ -86,13 +86,12 @@ class TargetPartition:
         epoch, refuse = offsets.leader_epoch(self.admin, at), partial(refuse_left_open, self.admin, [self.key])
         return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at], epoch
 
-    def refuse_lost_end(self, key: PartitionKey, position: Position, epochs: Mapping[int, int]) -> None:
-        """Raise TargetLost if the last record of this key is not where its position says, in a target partition that
-        has another leader epoch now: without that record, what we append would cover the place of lost ones.
+    def refuse_lost_end(self, key: PartitionKey, position: Position, doubtful: Mapping[int, int]) -> None:
+        """Raise TargetLost if the last record of this key is not before these ends of its position, by target
+        partition: without that record, what we append would cover the place of lost ones.
 
         Retention may explain that it is missing, and compaction.
         """
-        doubtful = in_doubt(key, position, epochs)
         if not doubtful:
             return
         starts = offsets.log_starts(self.admin, [TopicPartition(key.target_topic, number) for number in doubtful])

@@ -331,7 +331,11 @@ def _without_a_gap(
 
 def described(receipt: Receipt) -> str:
     """A receipt in one line, for people who look for what was there."""
-    where = ", ".join(f"{part.partition}: {Coverage.of(part.offsets)}" for part in receipt.parts)
+    where = ", ".join(
+        f"{part.partition}: {OffsetRange(part.first, part.until)}"
+        f"{f' in {len(part.offsets.ranges)} pieces' if len(part.offsets.ranges) > 1 else ''}"
+        for part in receipt.parts
+    )
     return (
         f"{receipt.range}: {receipt.count} records, {receipt.digest_kind} {receipt.digest}, at target offsets"
         f" ({where or 'none'}), by run {receipt.run_id} at {receipt.time}"
