@@ -221,6 +221,7 @@ def numbers(record: Any) -> Any:
     return record.replace(value=json.dumps({**value, "n": 0}).encode())
 
 
+@pytest.mark.slow
 def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Customers) -> None:
     """Random sequences of producing, copying, dying, waking late, filling in and resetting, against a naive model."""
     print(f"LATEST_SEED={SEED}")

@@ -79,7 +79,7 @@ def prepared(request: pytest.FixtureRequest, scene: Scenario, kind: str, shape: 
         ("kafka", "", 3),
         pytest.param("opensearch", "records", 8, marks=pytest.mark.slow),
         ("opensearch", "latest", 9),
-        ("hbase", "latest", 2),
+        pytest.param("hbase", "latest", 2, marks=pytest.mark.slow),
     ],
 )
 def test_nothing_of_a_record_is_in_what_is_said_and_kept(

@@ -52,7 +52,8 @@ def test_one_that_has_grown_past_the_position_is_named(
     assert audit(scene.bare_run()).outcome == "differs"
 
 
-@pytest.mark.parametrize("engine", ["record", pytest.param("batch", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["record", "batch"])
 def test_older_offsets_are_not_copied_from_it_either(
     own_source_scene: Scenario, own_cluster: KafkaCluster, engine: str
 ) -> None:

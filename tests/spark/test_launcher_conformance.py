@@ -46,6 +46,7 @@ def test_the_submit_launcher_conforms_in_audits(scene: Scenario) -> None:
     check_audits(Subject(launcher, killing), scene)
 
 
+@pytest.mark.slow
 def test_partitions_are_verified_and_advanced_while_another_is_still_at_work(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         scene.store.close()
 
 
+@pytest.mark.slow
 def test_this_process_and_a_cluster_do_the_same(
     source_cluster: Brokers, target_cluster: Brokers, spark_cluster: SparkConnection, tmp_path: Path, shipped: Path
 ) -> None:
