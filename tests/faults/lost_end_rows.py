@@ -44,9 +44,8 @@ def _prepared(trial: Trial, *, several: bool) -> Broker:
     """The broker that alone has the target topic; its first half is copied and verified."""
     broker, number = trial.dice.choice(trial.bench.target.brokers), _number(trial)
     trial.copy |= {"engine": ENGINES[number % len(ENGINES)], "transaction_timeout": 60}
-    partitions = PARTITIONS
+    partitions = 1 if several else PARTITIONS  # where one of two loses a part of a chunk, it is left to a person
     if several:
-        partitions = 1  # where one of two loses a part of a chunk, it is left to a person
         trial.settings |= {"partitioning": "by_key", "target_topics": {"partitions": partitions}}
     assignment, config = [[broker.node_id]] * partitions, {"min.insync.replicas": "1"}
     trial.bench.target.direct.create(trial.target_topic, config=config, assignment=assignment)

@@ -23,14 +23,14 @@ from kafka_replication.conformance.sink_case import (
     write_and_commit,
 )
 from kafka_replication.ledger.entries import FailedRecord, Handled, Position
-from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
-from kafka_replication.targets.port import ToCreate
+from kafka_replication.targets.port import DecidingSession, ToCreate
 from kafka_replication.verification.digest import DIGEST_KIND
 
 HELD: Record = (1, 1_700_000_000_001, b"k1", b"v1", [("h", b"1"), ("h", None)])  # is set aside, between two others
@@ -136,14 +136,20 @@ def decision(case: SinkCase, placement: object) -> Handled:
     )
 
 
-def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
+@contextmanager
+def retried(case: SinkCase) -> Iterator[tuple[DecidingSession, Position, Placement]]:
+    """A session that has written the quarantined record again, and has decided nothing yet."""
     set_aside(case, "quarantine")
     with case.target.deciding(case.key, case.ids) as session:
         session.fence()
         position = session.position()
         assert position is not None and session.refusal(HELD) is None
         session.check_target(position)
-        placement = write(session, [HELD])
+        yield session, position, write(session, [HELD])
+
+
+def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
+    with retried(case) as (session, position, placement):
         assert case.opened().ledger.view().handled == {}
         decided, end = decision(case, placement), chunk_of([HELD], placement).target_end
         session.decide(replace(position, target_end=max(end, position.target_end)), decided)
@@ -155,13 +161,8 @@ def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
 
 
 def what_is_discarded_is_not_there_after_a_retry_that_died(case: SinkCase) -> None:
-    set_aside(case, "quarantine")
-    with case.target.deciding(case.key, case.ids) as died:
-        died.fence()
-        position = died.position()
-        assert position is not None
-        died.check_target(position)
-        write(died, [HELD])
+    with retried(case):
+        pass  # it dies
     with case.target.deciding(case.key, case.ids) as session:
         session.fence()
         position = session.position()
@@ -173,15 +174,8 @@ def what_is_discarded_is_not_there_after_a_retry_that_died(case: SinkCase) -> No
 
 
 def a_session_that_was_replaced_decides_nothing(case: SinkCase) -> None:
-    set_aside(case, "quarantine")
-    with case.target.deciding(case.key, case.ids) as old:
-        old.fence()
-        position = old.position()
-        assert position is not None
-        old.check_target(position)
-        placement = write(old, [HELD])
-        with case.fenced():
-            raised(Fenced, lambda: old.decide(position, decision(case, placement)))
+    with retried(case) as (old, position, placement), case.fenced():
+        raised(Fenced, lambda: old.decide(position, decision(case, placement)))
     assert case.opened().ledger.view().handled == {}
 
 

@@ -84,8 +84,13 @@ def in_doubt(key: PartitionKey, position: Position, epochs: Mapping[int, int]) -
     written. Only these may have lost our last record: a leader cuts nothing off its own log.
     """
     ends = position.ends(key.source.partition)
-    seen = dict(zip(ends, position.target_epochs or (), strict=False))
+    seen = epochs_of(key, position)
     return {number: ends[number] for number, epoch in epochs.items() if ends.get(number) and seen.get(number) != epoch}
+
+
+def epochs_of(key: PartitionKey, position: Position) -> dict[int, int]:
+    """The leader epochs, by target partition, in which our last records were found standing; -1 is not known."""
+    return dict(zip(position.ends(key.source.partition), position.target_epochs or (), strict=False))
 
 
 def seen_in(key: PartitionKey, position: Position, epochs: Mapping[int, int]) -> Position:

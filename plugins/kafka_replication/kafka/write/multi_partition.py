@@ -24,6 +24,7 @@ from kafka_replication.model.errors import Refused, ReplicationError, SessionEnd
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
+from kafka_replication.planning.lost_end import epochs_of
 from kafka_replication.planning.snapshot import Problem
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import Fingerprint
@@ -143,7 +144,7 @@ class EachOffset:
             check_end(at, there.high_watermark, ours.get(at.partition, 0))
             hiding += [at] if there.is_hiding else []
             epochs |= {} if there.leader_epoch is None else {at.partition: there.leader_epoch}
-        seen = dict(zip(ours, position.target_epochs or (), strict=False))
+        seen = epochs_of(key, position)
         changed = any(seen.get(number) != epoch for number, epoch in epochs.items())
         # What others of us lost there, too, would be covered by what this session appends.
         others = {
