@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from stack import demo_data
+from stack.airflow_api import PatientClient
 from stack.errors import StackError
 from stack.hbase_server import HBaseServer
 from stack.opensearch_server import OpenSearchServer
@@ -73,5 +73,5 @@ def _command(console: Console, command: str, file: Path, environment: Mapping[st
 
 
 def _document(search: OpenSearchServer) -> object:
-    with urllib.request.urlopen(f"{search.url}/{ORDERS}/_search?size=1", timeout=30) as answer:
-        return json.load(answer)["hits"]["hits"][0]
+    with PatientClient(search.url, timeout=30) as client:
+        return client.get(f"/{ORDERS}/_search", params={"size": 1}).raise_for_status().json()["hits"]["hits"][0]

@@ -131,8 +131,6 @@ def test_no_other_source_partition_covers_it(
     own_scene: Scenario, own_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, more: int, offset: int
 ) -> None:
     """Two of them write to one target partition. The one that still has work ends below what the other one loses."""
-    if own_cluster.release.version.startswith("3."):
-        pytest.skip("the only replica keeps its leader epoch there (docs/not-there-yet.md)")
     scene = own_scene
     scene.settings |= {"partitioning": "by_key", "target_topics": {"partitions": 1}, "copy": {"chunk_records": 50}}
     scene.source.create(scene.topic, 2)

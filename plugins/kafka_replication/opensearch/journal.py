@@ -111,7 +111,7 @@ class IndexShelf:
             for record in records
         ]
         statuses = self._statuses(lines)
-        if not all(status in (200, 404, 409) for status in statuses):
+        if len(statuses) != len(lines) or not all(status in (200, 404, 409) for status in statuses):
             raise NotReady(f"{INDEX} on the target does not delete all entries: {statuses[:5]}", "run again")
 
     def _statuses(self, lines: Sequence[str]) -> list[int]:
@@ -119,7 +119,7 @@ class IndexShelf:
             answer = self.client.json("POST", path(INDEX, "_bulk"), "".join(lines).encode())
         except Answer as answer_:
             raise self.client.refused(answer_) from answer_
-        return [int(next(iter(item.values()))["status"]) for item in answer["items"]]
+        return [int(next(iter(item.values()))["status"]) for item in answer.get("items", ())]
 
     def _action(self, record: LedgerRecord) -> str:
         at = {"_id": self._id(record.place), "version": record.offset + 1, "version_type": "external"}

@@ -208,8 +208,13 @@ def _epoch_of(answer: ListOffsetsResultInfo) -> int | None:
 
 def leader_epochs_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The current leader epochs of those partitions that answer at once with one."""
+    return {at: epoch for at, (_, epoch) in ends_now(admin, partitions).items() if epoch is not None}
+
+
+def ends_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int | None]]:
+    """The high watermarks of those partitions that answer at once, each with the leader epoch if it is known."""
     answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
-    return {partition: epoch for partition, answer in answers.items() if (epoch := _epoch_of(answer)) is not None}
+    return {partition: (answer.offset, _epoch_of(answer)) for partition, answer in answers.items()}
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

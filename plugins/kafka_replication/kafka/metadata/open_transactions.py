@@ -167,10 +167,16 @@ def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[in
     cluster = admin.list_topics(partition.topic, timeout=ANSWER)
 
     def described(producer: int) -> Described | None:
+        away: ReplicationError | None = None
         for broker in cluster.brokers:
-            with _connect(admin, cluster, broker) as connection:
-                if (found := transactions.transaction_of(connection, producer)) is not None:
-                    return replace(found, coordinator=broker)
+            try:
+                with _connect(admin, cluster, broker) as connection:
+                    if (found := transactions.transaction_of(connection, producer)) is not None:
+                        return replace(found, coordinator=broker)
+            except ReplicationError as error:
+                away = error
+        if away is not None:  # it may be the coordinator
+            raise away
         return None
 
     with _leader(admin, partition) as connection:

@@ -6,7 +6,7 @@ record gets a delivery callback.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -67,7 +67,7 @@ class Offsets:
     partitioner: Partitioner
     error: Callable[[KafkaError, str], ReplicationError]  # names one of Kafka's
     ends: dict[int, int] = field(default_factory=dict)  # one past our last record before this chunk, by partition
-    check_leaders: Callable[[Collection[int]], None] = lambda partitions: None  # raises if one has changed
+    check_logs: Callable[[Mapping[int, int]], None] = lambda first: None  # raises if one may have lost its end
     _growing: dict[int, _Growing] = field(default_factory=dict)
     _misplaced: KafkaError | None = None  # an acknowledgement without an offset, or with one that is too low
     each = True
@@ -103,7 +103,7 @@ class Offsets:
             at = TopicPartition(self.key.target_topic, number)
             check_end(at, growing.ranges[0][0], self.ends.get(number, 0))  # it may have lost its end while we wrote
             self.ends[number] = growing.until
-        self.check_leaders(self._growing)
+        self.check_logs({number: growing.ranges[0][0] for number, growing in self._growing.items()})
         return KafkaPartitions(
             self.partitioner.by, tuple(growing.part(number) for number, growing in sorted(self._growing.items()))
         )
@@ -120,15 +120,20 @@ class EachOffset:
         self._at, self._how, self._sender = partition.target_partition, partition.how, partition.sender
         self._ids, self._partitioning = ids, partitioning
         self._ends = dict[int, int]()  # one past our last record, by target partition
+        self._seen = dict[int, int]()  # where each log ended before the chunk
+
+    @cached_property
+    def _replicas(self) -> dict[int, int]:
+        """How many replicas each partition of the target topic has when it is first asked. Raises Refused."""
+        name = self._at.key.target_topic
+        described = topics.descriptions(self._at.admin, [name]).get(name)
+        if described is None:
+            raise Refused(f"{name} on the target is gone", "plan again: the plan says what to do")
+        return {partition.id: len(partition.replicas) for partition in described.partitions}
 
     @cached_property
     def _partitioner(self) -> Partitioner:
-        """For the partitions that the target topic has when it is first asked. Raises Refused."""
-        key = self._at.key
-        state = topics.states(self._at.admin, [key.target_topic]).get(key.target_topic)
-        if state is None:
-            raise Refused(f"{key.target_topic} on the target is gone", "plan again: the plan says what to do")
-        return partitioner(self._partitioning, key.source, state.partitions, self._ids.source_cluster)
+        return partitioner(self._partitioning, self._at.key.source, self._replicas.keys(), self._ids.source_cluster)
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""
@@ -142,10 +147,12 @@ class EachOffset:
             if isinstance(there, Problem):
                 raise Unreachable(there.what, there.remedy)
             check_end(at, there.high_watermark, ours.get(at.partition, 0))
+            self._seen[at.partition] = there.high_watermark
             hiding += [at] if there.is_hiding else []
             epochs |= {} if there.leader_epoch is None else {at.partition: there.leader_epoch}
         seen = epochs_of(key, position)
-        changed = any(seen.get(number) != epoch for number, epoch in epochs.items())
+        # A broker of Kafka 3.9 that has the only replica keeps its leader epoch when it is started again.
+        changed = any(seen.get(number) != epoch or self._replicas[number] == 1 for number, epoch in epochs.items())
         # What others of us lost there, too, would be covered by what this session appends.
         others = {
             other: reached
@@ -156,6 +163,7 @@ class EachOffset:
         self._how.epochs = epochs
         now = offsets.high_watermarks(self._at.admin, places) if others else {}  # others may be at work
         for at, end in sorted(now.items()):
+            self._seen[at.partition] = end
             # A log is cut at its end: if anything is lost there, then the last record of all.
             ends = {other: one.ends(other.source.partition).get(at.partition, 0) for other, one in others.items()}
             last = max(ends, key=lambda other: (ends[other], other))
@@ -166,14 +174,25 @@ class EachOffset:
     def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
         return [TopicPartition(self._at.key.target_topic, number) for number in sorted(partitions)]
 
-    def _check_leaders(self, partitions: Collection[int]) -> None:
-        """Raise SessionEnded if one of these target partitions has another leader epoch than at `check_target`: it may
-        have lost records of other source partitions, in whose place our new ones would lie. The next session looks.
+    def _check_logs(self, first: Mapping[int, int]) -> None:
+        """Raise SessionEnded if one of these target partitions may have lost records of other source partitions, in
+        whose place those of this chunk would lie: its first record was acknowledged below the end that was seen before
+        it, or the leader epoch is another one than at `check_target`. The next session looks.
+
+        What others append behind that first record is read back only after this transaction.
         """
-        now = offsets.leader_epochs_now(self._at.admin, self._places(partitions))
-        for at in self._places(partitions):
-            if at.partition in self._how.epochs and self._how.epochs[at.partition] != now.get(at):
+        now = offsets.ends_now(self._at.admin, self._places(first))
+        for at in self._places(first):
+            end, epoch = now.get(at, (0, None))
+            if at.partition in self._how.epochs and self._how.epochs[at.partition] != epoch:
                 raise SessionEnded(f"{at} on the target has another leader than when this session began", "run again")
+            if first[at.partition] < self._seen.get(at.partition, 0):
+                raise SessionEnded(
+                    f"{at} on the target ended at {self._seen[at.partition]}, but a record that was sent later was"
+                    f" acknowledged at {first[at.partition]}: it may have lost its end",
+                    "run again",
+                )
+            self._seen[at.partition] = end
 
     def _refuse_change(self, position: Position, by: PartitionedBy) -> None:
         """The plan has refused what may not change, so this is about a topic that grew meanwhile."""
@@ -191,5 +210,5 @@ class EachOffset:
             partitioner=self._partitioner,
             error=self._sender.error,
             ends=self._ends,
-            check_leaders=self._check_leaders,
+            check_logs=self._check_logs,
         )
