@@ -12,9 +12,9 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.client.pace import paced
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import offset_of, record_of
+from kafka_replication.kafka.read.scan import Truncated, offset_of, record_of
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import Refused, TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.chunks import set_aside
@@ -26,16 +26,23 @@ if TYPE_CHECKING:
     from kafka_replication.kafka.batches.reading_back import BatchCursor
 
 Change = Callable[[Record], Iterable[Record]]  # makes the records to write of a source record
+# The remedy of `TargetLost`.
+RUN_AGAIN = "run again: what the receipts prove is copied again, or the run says why not; find out what truncated it"
 # A broker answers a fetch that finds nothing after its longest wait, by default 100 ms.
 _MOSTLY_EMPTY: dict[str, Any] = {"fetch.wait.max.ms": 5}
 
 
 def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, wanted: OffsetRange) -> int | None:
-    """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None."""
+    """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None. Raises TargetLost if
+    the partition, which is the target's, was truncated.
+    """
     if not wanted.span:
         return None
-    with borrowed(config, group, **_MOSTLY_EMPTY) as consumer:
-        return next((offset_of(message) for message in PartitionReader(consumer, at).records(wanted)), None)
+    try:
+        with borrowed(config, group, **_MOSTLY_EMPTY) as consumer:
+            return next((offset_of(message) for message in PartitionReader(consumer, at).records(wanted)), None)
+    except Truncated as cut:
+        raise TargetLost(cut.what, RUN_AGAIN) from cut
 
 
 def batch_cursor(config: clients.ClientConfig, at: TopicPartition, stall: float, limit: int | None) -> BatchCursor:

@@ -34,6 +34,10 @@ UNREADABLE = {
 headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 
 
+class Truncated(Refused):
+    """The log of a partition ends below what was read of it before."""
+
+
 class WithoutHeaders:
     """A message whose headers could not be read. The client must not be asked for them again: then it returns the
     broken list without an exception.
@@ -59,7 +63,7 @@ def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, po
             " them up",
         )
     if _is(error, KafkaError._LOG_TRUNCATION):
-        raise Refused(
+        raise Truncated(
             f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
             "find out which records were lost (unclean leader election?) before going on",
         )

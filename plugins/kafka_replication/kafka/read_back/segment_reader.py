@@ -11,11 +11,11 @@ from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.metadata.open_transactions import named
 from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.quarantine.quarantine_scan import QuarantineEnds
-from kafka_replication.kafka.read.cursor import Cursor, batch_cursor
-from kafka_replication.kafka.read.scan import headers_of
+from kafka_replication.kafka.read.cursor import RUN_AGAIN, Cursor, batch_cursor
+from kafka_replication.kafka.read.scan import Truncated, headers_of
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
-from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
+from kafka_replication.model.errors import GapFound, Stalled, TargetLost, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.garbage import without_gc
@@ -54,6 +54,8 @@ class SegmentReader:
                 count = self._records(at, part, digest)
         except GapFound as e:
             raise self._removed(at, part) from e
+        except Truncated as e:
+            raise TargetLost(e.what, RUN_AGAIN) from e
         except Stalled as e:
             admin = clients.shared_admin(self._config)
             stable = offsets.last_stable(admin, [at])[at]
@@ -100,15 +102,14 @@ class SegmentReader:
         self._cursors[at] = cursor
         return cursor
 
-    def _removed(self, at: TopicPartition, part: Part) -> VerificationFailed:
+    def _removed(self, at: TopicPartition, part: Part) -> TargetLost | VerificationFailed:
         admin = clients.shared_admin(self._config)
         start, end = offsets.log_starts(admin, [at])[at], offsets.high_watermarks(admin, [at])[at]
         if start <= part.first and end < part.until:
-            return VerificationFailed(
+            return TargetLost(
                 f"{self._key.source}: {at} on the target ends at {end}, but our records were at"
                 f" [{part.first}, {part.until}): its log was truncated after they were committed",
-                "find out what cut it (an unclean election, a restored disk); compare source and target"
-                " (kafka-replication audit), then reset the topic, or copy again under another replication name",
+                RUN_AGAIN,
             )
         return removed_early(
             self._key,

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaError
 
+from kafka_replication.kafka.read.cursor import RUN_AGAIN
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
-from kafka_replication.kafka.write.target_partition import RUN_AGAIN, TargetPartition
+from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import Fenced, Refused, TargetLost

@@ -12,7 +12,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.metadata import offsets, open_transactions, shared_offsets, topics
-from kafka_replication.kafka.read.cursor import first_record
+from kafka_replication.kafka.read.cursor import RUN_AGAIN, first_record
 from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
 from kafka_replication.ledger.port import Ledger
@@ -21,8 +21,6 @@ from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.planning.lost_end import proven_lost
 from kafka_replication.runtime.deadline import Deadline
-
-RUN_AGAIN = "run again: what the receipts prove is copied again, or the run says why not; find out what truncated it"
 
 
 def check_end(at: TopicPartition, end: int, ours: int) -> None:
