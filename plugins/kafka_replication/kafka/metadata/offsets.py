@@ -191,9 +191,7 @@ def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
 def _list(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
 ) -> dict[TopicPartition, int]:
-    return {
-        partition: result.offset for partition, result in _ask(admin, partitions, spec, committed=committed).items()
-    }
+    return {at: answer.offset for at, answer in _ask(admin, partitions, spec, committed=committed).items()}
 
 
 def leader_epoch(admin: AdminClient, partition: TopicPartition) -> int | None:
@@ -289,7 +287,7 @@ def _list_each(
     patience: Patience = _USUAL,
 ) -> tuple[dict[TopicPartition, int], Failures]:
     answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
-    return {partition: answer.offset for partition, answer in answers.items()}, failures
+    return {at: answer.offset for at, answer in answers.items()}, failures
 
 
 def readable_log(admin: AdminClient, at: TopicPartition) -> OffsetRange:

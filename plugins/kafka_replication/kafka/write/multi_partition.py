@@ -124,7 +124,7 @@ class EachOffset:
 
     @cached_property
     def _replicas(self) -> dict[int, int]:
-        """How many replicas each partition of the target topic has when it is first asked. Raises Refused."""
+        """The number of replicas of each partition that the target topic has when it is first asked. Raises Refused."""
         name = self._at.key.target_topic
         described = topics.descriptions(self._at.admin, [name]).get(name)
         if described is None:
