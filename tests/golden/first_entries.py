@@ -6,7 +6,6 @@ from kafka_replication.ledger.entries import (
     FailedRecord,
     Gap,
     Ids,
-    MappedOffset,
     Place,
     Position,
     Receipt,
@@ -148,7 +147,7 @@ FAILED = (
         offset=104, kind="unreadable", reason="CRC ≠", error="_BAD_MSG", size=-1, key_digest="", digest=DIGEST
     ),
 )
-RECEIPTS_2 = {
+RECEIPTS = {
     "receipt": RECEIPT,
     "receipt-with-everything": Receipt(
         generation=1,
@@ -166,7 +165,6 @@ RECEIPTS_2 = {
         quarantined=2,
         skipped=1,
         transform=Transform("drop-tests", "sha256:9f86d081"),
-        offset_map=(MappedOffset(100, 3, 0), MappedOffset(1100, 3, 995)),
         extra={"newer": {"than": ["this", 1, None, 2.5]}},
     ),
     "receipt-of-several-for-one": Receipt(

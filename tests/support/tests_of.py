@@ -25,8 +25,8 @@ def name_of(file: Path) -> str:
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """The modules of the package; without its migrations, which a suite of their own runs."""
-    return {name_of(file): file for file in sorted((PLUGINS / PACKAGE).rglob("*.py")) if "migrations" not in file.parts}
+    """The modules of the package."""
+    return {name_of(file): file for file in sorted((PLUGINS / PACKAGE).rglob("*.py"))}
 
 
 @cache

@@ -100,11 +100,6 @@ WRONG = {
     "quarantined below zero": ("receipt", setting("quarantined", to=-1)),
     "skipped that is text": ("receipt", setting("skipped", to="0")),
     "a transform without hash": ("receipt", setting("transform", to={"name": "x"})),
-    "an offset map of pairs": ("receipt", setting("offset_map", to=[[5, 90]])),
-    "an offset map of text": ("receipt", setting("offset_map", to=[[5, 3, "90"]])),
-    "an offset map below zero": ("receipt", setting("offset_map", to=[[5, 3, -1]])),
-    "an offset map that falls": ("receipt", setting("offset_map", to=[[6, 3, 91], [5, 3, 90]])),
-    "an offset map outside the range": ("receipt", setting("offset_map", to=[[12, 3, 90]])),
     "a format that is no version": ("receipt", setting("format", to=0)),
     "a failed record without reason": ("receipt", setting("failures", to=[{"offset": 7}])),
     "a failed record in no place": ("receipt", setting("failures", to=[{**FAILED, "place": ["t", 1]}])),
@@ -125,8 +120,8 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 
 # Added to a version later. Without `spread`, no target partition has records of ours, and those found are foreign.
 OPTIONAL = {
-    "position": {"quarantined", "skipped", "spread", "transform", "delivery", "sent_from"},
-    "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained", "superseded"},
+    "position": {"quarantined", "skipped", "spread", "transform", "delivery"},
+    "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "superseded"},
     "removed": {"middle", "target_starts"},
     "handled": {"not_visible", "given_back", "number"},
     "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise", "superseded"},

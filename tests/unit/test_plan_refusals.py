@@ -129,17 +129,6 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
         f" topic: {RESET}",
     ),
-    "copied by key without transactions, and then with them": (
-        Case(
-            positions={key(): replace(spread("by_key", 40), sent_from=(0,))},
-            config={"partitioning": "by_key"},
-        ),
-        State.REPARTITIONED,
-        "orders-0: its records below offset 40 were copied to several partitions of orders without transactions, which is no"
-        " longer supported: it is unknown what dead attempts left there",
-        "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
-        f" topic: {RESET}",
-    ),
     "copied without transactions, and then shared": (
         Case(
             positions={key(): replace(position(40), delivery="at_least_once")},

@@ -79,11 +79,6 @@ def _load(kind: type[LedgerEntry], data: bytes) -> dict[str, Any]:
         )
     if format_ < 1:
         raise LedgerUnreadable(f"a ledger entry is malformed (no format {format_}): {data[:200]!r}", FOREIGN)
-    if format_ < kind.FORMAT:
-        raise LedgerUnreadable(
-            f"a ledger entry of kind {type_} has format {format_}, which only builds before the first release wrote",
-            "reset its topic (kafka-replication reset), or copy to another target under another replication name",
-        )
     return content
 
 

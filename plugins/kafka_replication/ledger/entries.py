@@ -6,7 +6,6 @@ Every entry has ``extra``: top-level fields of a newer version. A process that w
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
@@ -30,8 +29,6 @@ from kafka_replication.ledger.placement import (
 )
 from kafka_replication.ledger.values import FailedRecord as FailedRecord
 from kafka_replication.ledger.values import Ids as Ids
-from kafka_replication.ledger.values import JsonMappedOffset
-from kafka_replication.ledger.values import MappedOffset as MappedOffset
 from kafka_replication.ledger.values import Place as Place
 from kafka_replication.ledger.values import Proof as Proof
 from kafka_replication.ledger.values import Transform as Transform
@@ -55,7 +52,7 @@ class Position(LedgerEntry):
 
     KIND = "position"
     FORMAT = 1
-    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "sent_from", "skipped", "spread"})
+    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "skipped", "spread"})
     OPTIONAL |= {"target_epochs", "transform"}
 
     generation: Number
@@ -71,7 +68,6 @@ class Position(LedgerEntry):
     skipped: Number = 0
     transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
-    sent_from: tuple[Number, ...] | None = None  # ends of these partitions before we first wrote without transactions
     # Leader epochs of the partitions of `ends`; -1 is not known. No part of what was copied: the session adds it.
     target_epochs: tuple[int, ...] | None = field(default=None, compare=False)
     extra: Extra = field(default_factory=dict, hash=False)
@@ -263,7 +259,7 @@ class Receipt(LedgerEntry):
     of source records that these come from: another one only where a transform makes several records of one. Records
     that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
     to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
-    ``offset_map``, of some records, is a field of the format that nothing fills now. ``throttled``: seconds for which
+    ``throttled``: seconds for which
     quotas or a target that was not ready made it wait.
 
     A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
@@ -271,7 +267,7 @@ class Receipt(LedgerEntry):
     """
 
     KIND = "receipt"
-    FORMAT = 2
+    FORMAT = 1
     OPTIONAL = frozenset({"after", "delivery", "duplicates", "failures", "lost_in_delivery"}) | frozenset(
         {"promise", "sources", "superseded", "throttled"}
     )
@@ -291,7 +287,6 @@ class Receipt(LedgerEntry):
     quarantined: Number = 0
     skipped: Number = 0
     transform: Transform | None = None
-    offset_map: tuple[JsonMappedOffset, ...] = ()
     throttled: Annotated[float, Field(ge=0)] = 0.0
     delivery: Delivery = EXACTLY_ONCE
     after: Number | None = None
@@ -306,11 +301,6 @@ class Receipt(LedgerEntry):
     def __post_init__(self) -> None:
         if self.sources == self.count:
             object.__setattr__(self, "sources", None)
-        offsets = [mapped.source_offset for mapped in self.offset_map]
-        if any(later <= earlier for earlier, later in itertools.pairwise(offsets)):
-            raise ValueError("the offset map is not in ascending order")
-        if any(offset not in self.range for offset in offsets):
-            raise ValueError(f"the offset map has offsets outside of the range {self.range}")
 
     @property
     def copied(self) -> int:

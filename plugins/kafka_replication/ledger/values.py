@@ -49,15 +49,6 @@ def how(transform: Transform | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class MappedOffset:
-    """The place of one source record on a Kafka target."""
-
-    source_offset: int
-    target_partition: int
-    target_offset: int
-
-
-@dataclass(frozen=True, slots=True, order=True)
 class Place:
     """The place of one record on a Kafka target."""
 
@@ -69,19 +60,12 @@ class Place:
         return f"{self.topic}-{self.partition} offset {self.offset}"
 
 
-def _mapped_offset(numbers: Any) -> MappedOffset:
-    if not isinstance(numbers, list) or [type(number) for number in numbers] != [int] * 3 or min(numbers) < 0:
-        raise ValueError(f"not a mapped offset: {numbers!r}")
-    return MappedOffset(*numbers)
-
-
 def _place(parts: Any) -> Place:
     if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, int] or min(parts[1:]) < 0:
         raise ValueError(f"not a place: {parts!r}")
     return Place(*parts)
 
 
-JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset), PlainSerializer(astuple)]
 JsonPlace = Annotated[Place, PlainValidator(_place), PlainSerializer(astuple)]
 
 

@@ -1,4 +1,4 @@
-"""The store's tables as this version needs them, for SQLite and PostgreSQL. `migrations` creates them.
+"""The store's tables, for SQLite and PostgreSQL.
 
 Times are milliseconds since the epoch in BIGINT columns, as in Kafka: they are the same in both databases and have no
 time zone. They always come from the database's clock, see `connect.clock`.
@@ -19,26 +19,22 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
-    Select,
     String,
     Table,
     Text,
-    column,
     inspect,
     select,
-    table,
     text,
 )
 
 from kafka_replication.model.errors import Refused
-from kafka_replication.store import migrations
 from kafka_replication.store.connect import FIRST_TABLE
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 8  # the newest revision in `migrations`, as a number
-FIRST_VERSION: Final = 6  # that a release had
-ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
+# Who changes a table raises it, and brings the tables of each version that was released to the new one in `create`.
+SCHEMA_VERSION: Final = 1
+_BEFORE_THE_FIRST: Final = "kafka_replication_alembic_version"  # a table that builds before the first release made
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
 
@@ -76,18 +72,12 @@ history = Table(
     Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
 )
 
-# One row for each replication, which stays: it is locked while leases change, and its token never restarts. The other
-# columns are not read.
+# One row for each replication, which stays: it is locked while leases change, and its token never restarts.
 replication_leases = Table(
     "kafka_replication_leases",
     metadata,
     Column("replication", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("held", Boolean, nullable=False),
-    Column("acquired_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
     Column("token", BigInteger, nullable=False),
-    Column("holder", String),
 )
 
 # One row for each run that has a lease, a reservation (without a holder) or a place in the queue (waiting).
@@ -140,7 +130,7 @@ outcomes = Table(
     Column("seconds", Float, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    Column("verified_at", BigInteger),  # when `tables.totals` counted that; 0: it counted a failure alone
+    Column("counted", Integer),  # by `tables.totals`: 0 as failed, 1 as verified, too
     Index(
         "kafka_replication_range_outcomes_partition",
         "replication",
@@ -257,32 +247,31 @@ def is_current(connection: Connection) -> bool:
     """True if the tables are those of this version. Raises Refused if a newer version created or changed them, or a
     build before the first release.
     """
-    tables = set(inspect(connection).get_table_names())
-    versions: list[int] = []
-    for name, number in ((schema_table.name, "version"), (ALEMBIC_TABLE, "version_num")):
-        if name in tables:
-            query: Select[tuple[Any]] = select(column(number)).select_from(table(name))
-            versions += [int(version) for version in connection.execute(query).scalars()]
-    if versions and max(versions) > SCHEMA_VERSION:
+    tables = inspect(connection).get_table_names()
+    if _BEFORE_THE_FIRST in tables:
         raise Refused(
-            f"the watermark store has schema version {max(versions)}; this version of kafka-replication knows up to"
+            "the watermark store was made by a build before the first release (0.1.0)",
+            "name a new store: a run fills it from the ledger (kafka-replication ledger --rebuild-store)",
+        )
+    if schema_table.name not in tables:
+        return False
+    version: int = connection.execute(select(schema_table.c.version)).scalar_one()
+    if version > SCHEMA_VERSION:
+        raise Refused(
+            f"the watermark store has schema version {version}; this version of kafka-replication knows up to"
             f" {SCHEMA_VERSION}",
             "upgrade kafka-replication here too, or use the store of the older version",
         )
-    if versions and min(versions) < FIRST_VERSION:
-        raise Refused(
-            f"the watermark store has schema version {min(versions)}, which only builds before the first release made",
-            "name a new store: a run fills it from the ledger (kafka-replication ledger --rebuild-store)",
-        )
-    return versions == [SCHEMA_VERSION, SCHEMA_VERSION]  # a store that was made without Alembic has the first only
+    return True
 
 
-def upgrade(connection: Connection, log_level: int = logging.INFO) -> None:
-    """Create or change the tables inside the caller's write transaction, and log that at the level ``log_level``. A
-    second process waits, and then has nothing to do.
+def create(connection: Connection, log_level: int = logging.INFO) -> None:
+    """Create the tables inside the caller's write transaction, and log that at the level ``log_level``. A second
+    process waits, and then has nothing to do.
     """
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
-        migrations.upgrade(connection)
+        metadata.create_all(connection)
+        connection.execute(schema_table.insert().values(version=SCHEMA_VERSION))
         log.log(log_level, "the watermark store has schema version %d now", SCHEMA_VERSION)

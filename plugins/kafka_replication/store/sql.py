@@ -352,11 +352,11 @@ class SqlStore:
         with connect.translate_db_errors(self._url):
             connect.use_wal(self._reader)
             if not self._read_once(schema.is_current):
-                self._upgrade()
+                self._create()
 
-    def _upgrade(self) -> None:
+    def _create(self) -> None:
         try:
-            self._write_once(lambda db: schema.upgrade(db, self._log_level))
+            self._write_once(lambda db: schema.create(db, self._log_level))
         except ProgrammingError as problem:
             raise connect.refused_schema(connect.scrubbed(problem.orig, self._url), self._url) from None
 

@@ -1,9 +1,4 @@
 BEGIN TRANSACTION;
-CREATE TABLE kafka_replication_alembic_version (
-	version_num VARCHAR(32) NOT NULL, 
-	CONSTRAINT kafka_replication_alembic_version_pkc PRIMARY KEY (version_num)
-);
-INSERT INTO "kafka_replication_alembic_version" VALUES('0006');
 CREATE TABLE kafka_replication_alerts (
 	replication VARCHAR NOT NULL, 
 	kind VARCHAR NOT NULL, 
@@ -48,14 +43,20 @@ CREATE TABLE kafka_replication_failed_records (
 INSERT INTO "kafka_replication_failed_records" VALUES('{name}','{topic}',2,'{topic}',1,25,'too_large','quarantined',4004,'722df9b4056185b8df5f7fff50e47471','48e0d805f3e0864fbfa0e29e92595e98','its 4004 bytes are too many for the target topic {topic} (max.message.bytes=3000)','MSG_SIZE_TOO_LARGE','kafka-replication.quarantine.{name}',6,0,'[{"time":"2026-11-25T15:25:27.065Z","state":"quarantined","run_id":"cli-host-14922-0d13b61d","by":"","reason":""}]',1795620329224);
 CREATE TABLE kafka_replication_leases (
 	replication VARCHAR NOT NULL, 
-	owner VARCHAR NOT NULL, 
-	held BOOLEAN NOT NULL, 
-	acquired_at BIGINT NOT NULL, 
-	expires_at BIGINT NOT NULL, 
-	token BIGINT NOT NULL, holder VARCHAR, 
+	token BIGINT NOT NULL, 
 	PRIMARY KEY (replication)
 );
-INSERT INTO "kafka_replication_leases" VALUES('{name}','cli-host-14922-0d13b61d',0,0,0,7,'run 1ee67ac5');
+INSERT INTO "kafka_replication_leases" VALUES('{name}',7);
+CREATE TABLE kafka_replication_past_alerts (
+	replication VARCHAR NOT NULL, 
+	ended_at BIGINT NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	subject VARCHAR NOT NULL, 
+	since BIGINT NOT NULL, 
+	what TEXT NOT NULL, 
+	remedy TEXT NOT NULL, 
+	PRIMARY KEY (replication, ended_at, kind, subject)
+);
 CREATE TABLE kafka_replication_range_outcomes (
 	run_id VARCHAR NOT NULL, 
 	replication VARCHAR NOT NULL, 
@@ -74,7 +75,7 @@ CREATE TABLE kafka_replication_range_outcomes (
 	seconds FLOAT NOT NULL, 
 	bytes BIGINT NOT NULL, 
 	recorded_at BIGINT NOT NULL, 
-	verified_at BIGINT, 
+	counted INTEGER, 
 	PRIMARY KEY (run_id, replication, source_topic, source_partition, target_topic, from_offset, until_offset), 
 	FOREIGN KEY(run_id) REFERENCES kafka_replication_runs (run_id)
 );
@@ -106,11 +107,34 @@ INSERT INTO "kafka_replication_runs" VALUES(4,'cli-host-14922-dc78bbd6','{name}'
 INSERT INTO "kafka_replication_runs" VALUES(5,'died-before-verified','{name}','live','died','{"format": 1, "replication": "{name}", "partitions": [{"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 0}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 60, "source_end": 100, "watermark": 60, "copy": [60, 100], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 1}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 60, "source_end": 100, "watermark": 60, "copy": [60, 100], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 2}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 60, "source_end": 100, "watermark": 60, "copy": [60, 100], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 3}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 75, "source_end": 90, "watermark": 75, "copy": [75, 90], "verify": [], "leader_epoch": null, "what": "", "remedy": ""}], "receipts_from": {"8": 8, "6": 26, "9": 6}}',1795620341697,1795620349021,NULL,NULL);
 INSERT INTO "kafka_replication_runs" VALUES(6,'died-before-read-back','{name}','live','died','{"format": 1, "replication": "{name}", "partitions": [{"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 0}, "target_topic": "{topic}"}, "state": "in sync", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 100, "source_end": 100, "watermark": 100, "copy": null, "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 1}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 100, "source_end": 160, "watermark": 60, "copy": [100, 160], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 2}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 60, "source_end": 100, "watermark": 60, "copy": [60, 100], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 3}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 75, "source_end": 90, "watermark": 75, "copy": [75, 90], "verify": [], "leader_epoch": null, "what": "", "remedy": ""}], "receipts_from": {"6": 30, "9": 6}}',1795620350055,1795620356118,NULL,NULL);
 INSERT INTO "kafka_replication_runs" VALUES(7,'old-run','{name}','live','planned','{"format": 1, "replication": "{name}", "partitions": [{"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 0}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 100, "source_end": 150, "watermark": 100, "copy": [100, 150], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 1}, "target_topic": "{topic}"}, "state": "pending verification", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 160, "source_end": 160, "watermark": 60, "copy": null, "verify": [[100, 160]], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 2}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 60, "source_end": 160, "watermark": 60, "copy": [60, 160], "verify": [], "leader_epoch": 0, "what": "", "remedy": ""}, {"key": {"replication": "{name}", "source": {"topic": "{topic}", "partition": 3}, "target_topic": "{topic}"}, "state": "behind", "ids": {"source_cluster": "{source_cluster}", "source_topic": "{source_topic_id}", "target_topic": "{target_topic_id}"}, "generation": 1, "start": 10, "position": 75, "source_end": 110, "watermark": 75, "copy": [75, 110], "verify": [], "leader_epoch": null, "what": "", "remedy": ""}], "receipts_from": {"8": 12, "6": 30, "9": 6}}',1795620356871,NULL,NULL,NULL);
+CREATE TABLE kafka_replication_samples (
+	replication VARCHAR NOT NULL, 
+	span BIGINT NOT NULL, 
+	at BIGINT NOT NULL, 
+	run_id VARCHAR NOT NULL, 
+	lag_records BIGINT, 
+	lag_seconds FLOAT, 
+	records BIGINT NOT NULL, 
+	bytes BIGINT NOT NULL, 
+	seconds FLOAT NOT NULL, 
+	PRIMARY KEY (replication, span, at, run_id)
+);
 CREATE TABLE kafka_replication_schema (
 	version INTEGER NOT NULL, 
 	PRIMARY KEY (version)
 );
-INSERT INTO "kafka_replication_schema" VALUES(6);
+INSERT INTO "kafka_replication_schema" VALUES(1);
+CREATE TABLE kafka_replication_standings (
+	replication VARCHAR NOT NULL, 
+	facts TEXT NOT NULL, 
+	work TEXT, 
+	measured_at BIGINT, 
+	partition_count INTEGER NOT NULL, 
+	lag_records BIGINT, 
+	lag_seconds FLOAT, 
+	partitions TEXT, 
+	PRIMARY KEY (replication)
+);
 CREATE TABLE kafka_replication_target_leases (
 	replication VARCHAR NOT NULL, 
 	owner VARCHAR NOT NULL, 
@@ -124,6 +148,14 @@ CREATE TABLE kafka_replication_target_leases (
 	PRIMARY KEY (replication, owner)
 );
 INSERT INTO "kafka_replication_target_leases" VALUES('{name}','old-run','run ae834e46',0,'{"only": ["{topic}"]}','{"host":"host","pid":20354,"started":51343.38,"pid_space":"00000000-0000-0000-0000-000000000000 pid:[4026531836] time:[4026531834]"}',1795620356118,1795620360189,7);
+CREATE TABLE kafka_replication_totals (
+	replication VARCHAR NOT NULL, 
+	name VARCHAR NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	outcome VARCHAR NOT NULL, 
+	value FLOAT NOT NULL, 
+	PRIMARY KEY (replication, name, kind, outcome)
+);
 CREATE TABLE kafka_replication_watermark_history (
 	replication VARCHAR NOT NULL, 
 	source_topic VARCHAR NOT NULL, 
@@ -166,4 +198,6 @@ CREATE INDEX kafka_replication_runs_latest ON kafka_replication_runs (replicatio
 CREATE INDEX kafka_replication_runs_age ON kafka_replication_runs (replication, created_at);
 CREATE INDEX kafka_replication_watermark_history_age ON kafka_replication_watermark_history (replication, updated_at);
 CREATE INDEX kafka_replication_runs_open ON kafka_replication_runs (replication, state);
+CREATE INDEX kafka_replication_range_outcomes_partition ON kafka_replication_range_outcomes (replication, source_topic, source_partition, target_topic, recorded_at);
+CREATE INDEX kafka_replication_failed_records_state ON kafka_replication_failed_records (replication, state);
 COMMIT;

@@ -91,7 +91,7 @@ def refusal_of_change(
     """The refusal if the records after this position would be spread in another way than those before it, and may not
     be; None if they may be, or if it is the same way.
     """
-    if position.spread is not None and (position.delivery != EXACTLY_ONCE or position.sent_from is not None):
+    if position.spread is not None and position.delivery != EXACTLY_ONCE:
         return _without_transactions(key, position)
     if partitioning.shared and position.delivery != EXACTLY_ONCE:
         return _not_to_be_shared(key, position)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Position, Receipt
@@ -113,8 +113,7 @@ def choose(replication: Replication, sides: Sides, key: PartitionKey, request: A
         found = select_receipts(wanted.subtract(expired), receipts)
         _check_source(sides, chosen)
         _check_target_id(sides, chosen)
-        drawn = found if request.sample is None else request.sample.of(key, found)
-        chosen.receipts = [replace(receipt, offset_map=()) for receipt in drawn]  # which no audit needs
+        chosen.receipts = found if request.sample is None else request.sample.of(key, found)
         _decide_how(sides, chosen)
     except ReplicationError as error:
         result.fail(str(error))

@@ -234,5 +234,4 @@ def _receipt(cut: Receipt, partition: int, piece: _Piece, range_: OffsetRange) -
         digest=records.hexdigest(),
         digest_kind=DIGEST_KIND,
         placement=KafkaSegments((kept,)),
-        offset_map=tuple(mapped for mapped in cut.offset_map if mapped.source_offset in range_),
     )

@@ -114,8 +114,7 @@ def _lock(db: Connection, claim: Claim | Lease) -> int:
     query = select(_replications.c.token).where(_replications.c.replication == claim.replication).with_for_update()
     token = db.execute(query).scalar_one_or_none()
     if token is None:
-        values = {"owner": claim.owner, "holder": claim.holder, "held": False, "acquired_at": 0, "expires_at": 0}
-        db.execute(insert(_replications).values(replication=claim.replication, token=0, **values))
+        db.execute(insert(_replications).values(replication=claim.replication, token=0))
     return token or 0
 
 

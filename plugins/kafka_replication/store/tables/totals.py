@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
-from kafka_replication.store import connect, schema
+from kafka_replication.store import schema
 from kafka_replication.store.tables.rows import replacing_insert
 from kafka_replication.watermarks.sight import FAILED, RANGES, RUNS, VERIFIED, Total, Totals
 
@@ -40,10 +40,10 @@ def add_end(db: Connection, replication: str, ended: Mapping[str, str], state: s
     is counted once as failed and once as verified, however often its run ends.
     """
     sums = {Total(RUNS, kind, state): n for kind, n in Counter(ended.values()).items()}
-    failed, counted = _outcomes.c.error.is_not(None), func.coalesce(_outcomes.c.verified_at, -1)
+    failed, counted = _outcomes.c.error.is_not(None), func.coalesce(_outcomes.c.counted, -1)
     for outcome, these, at in ((FAILED, and_(failed, counted < 0), 0), (VERIFIED, and_(~failed, counted < 1), 1)):
         ended_so = update(_outcomes).where(_outcomes.c.run_id.in_(ended), these)
-        if n := db.execute(ended_so.values(verified_at=at * connect.clock(db))).rowcount:
+        if n := db.execute(ended_so.values(counted=at)).rowcount:
             sums[Total(RANGES, outcome=outcome)] = n
     add(db, replication, sums)
     forget(db, ended)

@@ -1,1 +1,0 @@
-"""One file for each schema version, in order; see the package above."""
