@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runs.checking import check
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Pass, Proxy, refused, running
-from tests.support.mapping_cases import CONFLICTING, FITTING, MAPPING
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import Rec, Scenario
 
-DISK = "cluster.routing.allocation.disk"
 LEDGER = "kafka-replication.ledger"
 
 
@@ -97,25 +93,11 @@ def test_an_index_without_a_replica_is_a_warning(scene: Scenario, ground: OpenSe
     assert len(found) == 3 and all("replication factor 1" in finding.what for finding in found), found
 
 
-def test_a_disk_without_room_for_another_shard_is_named(scene: Scenario, ground: OpenSearchGround) -> None:
-    def watermarks(**values: Any) -> None:
-        ground.ask("PUT", "_cluster/settings", {"transient": {f"{DISK}.{name}": one for name, one in values.items()}})
-
-    marks = ("threshold_enabled", "watermark.low", "watermark.high", "watermark.flood_stage")
-    watermarks(**dict(zip(marks, (True, "900tb", "1b", "1b"), strict=True)))
-    try:
-        assert any(f"{DISK}.watermark.low" in finding.what and "900tb" in finding.what for finding in said(scene))
-    finally:
-        watermarks(**dict.fromkeys(marks))
-    assert said(scene) == []
-
-
 @pytest.mark.parametrize(
     ("template", "named"),
     [
         ({"settings": {"index.default_pipeline": "mine"}}, "ingest pipeline"),
         ({"mappings": {"_source": {"enabled": False}}}, "does not store whole documents"),
-        ({"mappings": {"properties": {"n": {"type": "boolean"}}}}, "field [n] is of type boolean"),
     ],
 )
 def test_what_a_template_would_do_to_the_index_is_named(
@@ -128,34 +110,3 @@ def test_what_a_template_would_do_to_the_index_is_named(
         assert not ground.exists(scene.topic)
     finally:
         ground.ask("DELETE", f"_index_template/{scene.name}")
-
-
-@pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_record_of_the_sample_that_the_mapping_refuses_is_named(
-    scene: Scenario, ground: OpenSearchGround, policy: str
-) -> None:
-    scene.settings["failures"] = {"policy": policy}
-    ground.create(scene.topic)
-    ground.ask("PUT", f"{scene.topic}/_mapping", {"properties": {"n": {"type": "long"}}})
-    scene.source.produce(scene.topic, [Rec(b"a", b'{"n": "many"}'), Rec(b"b", b"no JSON"), Rec(b"c", b'{"n": 1}')])
-    [finding] = [one for one in said(scene, "error" if policy == "fail" else "warning") if "offset 50" in one.what]
-    assert "field [n] is of type long, and the record has a text" in finding.what and "1 more" in finding.what
-    assert "many" not in finding.what
-    scene.settings["transform"] = "tests.integration.test_opensearch_check:corrected"
-    assert not [one for one in said(scene) if "offset 50" in one.what]
-
-
-def test_the_node_refuses_what_is_called_a_conflict_and_takes_the_rest(
-    scene: Scenario, ground: OpenSearchGround
-) -> None:
-    ground.ask("PUT", scene.topic, {"mappings": MAPPING})
-    documents = [*FITTING, *(document for document, _ in CONFLICTING)]
-    lines = (f'{{"index": {{}}}}\n{json.dumps(document)}\n' for document in documents)
-    headers = {"content-type": "application/x-ndjson"}
-    answer = httpx.post(f"{ground.url}/{scene.topic}/_bulk", content="".join(lines), headers=headers, timeout=60)
-    statuses = [item["index"]["status"] for item in answer.json()["items"]]
-    assert statuses == [*([201] * len(FITTING)), *([400] * len(CONFLICTING))]
-
-
-def corrected(record: Any) -> Any:
-    return record.replace(value=b'{"n": 0}')

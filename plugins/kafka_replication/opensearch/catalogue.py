@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka_replication.model.errors import NotReady, Refused, ReplicationError
+from kafka_replication.model.errors import NotAuthorized, NotReady, Refused, ReplicationError
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
-from kafka_replication.opensearch.documents import ValueForm, mapping
-from kafka_replication.opensearch.foresight import Foresight
+from kafka_replication.opensearch.documents import mapping
 from kafka_replication.opensearch.indexes import Indexes, partitions_of, problem_of
 from kafka_replication.opensearch.journal import BLOCKS, INDEX
 from kafka_replication.opensearch.standing import OpenSearchStanding
@@ -27,10 +26,9 @@ class OpenSearchCatalogue(DescribedCatalogue):
 
     copies = DEFAULT_REPLICAS + 1
 
-    def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
+    def __init__(self, client: Client, ledger: JournalLedger, shape: Shape = RECORDS) -> None:
         self._client, self._ledger, self._shape = client, ledger, shape
-        self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger, form, shape)
-        self._foresight = Foresight(client)
+        self._indexes, self._standing = Indexes(client), OpenSearchStanding(client, ledger, shape)
 
     @property
     def asked(self) -> Indexes:
@@ -62,7 +60,7 @@ class OpenSearchCatalogue(DescribedCatalogue):
         )
 
     def _denied(self, name: str) -> Problem | None:
-        error = self._foresight.cannot_write(name)
+        error = self._cannot_write(name)
         return None if error is None else Problem.of(error)
 
     def create(self, topic: ToCreate) -> None:
@@ -84,7 +82,7 @@ class OpenSearchCatalogue(DescribedCatalogue):
             raise self._client.refused(answer) from answer
 
     def check_writing(self) -> None:
-        if self._ledger.exists() and (error := self._ledger.obstacle() or self._foresight.cannot_write(INDEX)):
+        if self._ledger.exists() and (error := self._ledger.obstacle() or self._cannot_write(INDEX)):
             raise error
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
@@ -93,14 +91,58 @@ class OpenSearchCatalogue(DescribedCatalogue):
         return {name: error for name, error in found.items() if error is not None}
 
     def _refusal(self, index: str, topic: ToCreate) -> ReplicationError | None:
-        if error := self._foresight.cannot_create(index):
+        if error := self._cannot_create(index):
             return error
-        there = None if topic.name in LEDGER else self._foresight.as_created(index)
+        there = None if topic.name in LEDGER else self._as_created(index)
         if there is None:
             return None
         fields = there["mappings"].get("properties", {}) | mapping(topic.partitions)["properties"]
         problem = problem_of(index, {**there, "mappings": {**there["mappings"], "properties": fields}})
         return Refused(f"by a template: {problem.what}", problem.remedy) if problem else None
+
+    def _cannot_write(self, index: str) -> ReplicationError | None:
+        """The error with which a document would be refused in this index: missing rights. The document must go to an
+        alias, so it is refused in any case, after the rights were looked at.
+        """
+        try:
+            self._client.json("PUT", path(index, "_doc", "check"), {}, require_alias=True)
+        except Answer:
+            return None
+        except NotAuthorized as error:
+            return Refused(error.what, f"grant this login the right to write to {index} (indices:data/write/*); {SEE}")
+        return Refused(f"{self._client.name} wrote a document that it had to refuse to {index}", SEE)
+
+    def _cannot_create(self, name: str) -> ReplicationError | None:
+        """The error with which the index would not be created: missing rights, or a block. An index without a shard is
+        refused in any case, after these were looked at.
+        """
+        try:
+            self._client.json("PUT", path(name), {"settings": {"index.number_of_shards": 0}})
+        except Answer as answer:
+            return None if "number_of_shards" in answer.reason else self._client.refused(answer)
+        except NotAuthorized as error:
+            grant = f"grant this login the right to create {name} (indices:admin/create), or create it"
+            return Refused(error.what, f"{grant}; {SEE}")
+        except NotReady as error:
+            return error
+        return Refused(f"{self._client.name} created {name} without a shard", SEE)
+
+    def _as_created(self, name: str) -> dict[str, Any] | None:
+        """``settings`` (flat) and ``mappings`` that templates give an index of this name; None if that is not told."""
+        try:
+            found = self._client.json("POST", path("_index_template", "_simulate_index", name))
+        except ReplicationError:
+            return None
+        template = found.get("template", {})
+        return {"settings": _flat(template.get("settings", {})), "mappings": template.get("mappings", {})}
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings with the dots of their names."""
+    found = dict[str, Any]()
+    for name, value in settings.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
 
 
 def _factor(settings: Mapping[str, Any]) -> int:

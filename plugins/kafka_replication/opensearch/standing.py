@@ -8,20 +8,18 @@ next one writes it again, or deletes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, NotReady, ReplicationError, Unexpected
-from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
-from kafka_replication.opensearch.documents import FIELD, Origin, ValueForm, decoded, sources
-from kafka_replication.opensearch.foresight import Foresight
+from kafka_replication.opensearch.documents import FIELD, Origin, decoded, sources
 from kafka_replication.opensearch.indexes import Indexes
 from kafka_replication.opensearch.journal import hits, refresh
 from kafka_replication.opensearch.quarantine import OpenSearchQuarantine
@@ -63,7 +61,6 @@ def within(ranges: Iterable[OffsetRange]) -> Query:
 
 
 NOTHING: Query = {"match_none": {}}
-NO_INDEX = {"settings": dict[str, Any](), "mappings": dict[str, Any]()}
 
 
 def foreign(replication: str, generation: int) -> Query:
@@ -129,8 +126,8 @@ def page(client: Client, index: str, body: Query) -> Page:
 class OpenSearchStanding(UnhiddenStanding):
     """A `Standing`."""
 
-    def __init__(self, client: Client, ledger: JournalLedger, form: ValueForm = "json", shape: Shape = RECORDS) -> None:
-        self._client, self._ledger, self._form, self._shape = client, ledger, form, shape
+    def __init__(self, client: Client, ledger: JournalLedger, shape: Shape = RECORDS) -> None:
+        self._client, self._ledger, self._shape = client, ledger, shape
 
     def ends_of(self, index: str, partitions: Iterable[int], writers: Writers) -> dict[int, int]:
         """The end of each partition of an existing index."""
@@ -165,11 +162,6 @@ class OpenSearchStanding(UnhiddenStanding):
     def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
         refresh(self._client, at.topic)
         return nullcontext(ContentReader(self._place(at, self._ledger.writers()).content))
-
-    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
-        foresight = Foresight(self._client)
-        there = Indexes(self._client).described(topic) or foresight.as_created(topic)
-        return foresight.judge(there or NO_INDEX, self._form)
 
 
 class Place:

@@ -72,11 +72,11 @@ class OpenSearchTarget(IdempotentTarget):
 
     @cached_property
     def catalogue(self) -> OpenSearchCatalogue:
-        return OpenSearchCatalogue(self._client, self.ledger, self._settings.documents.value, self._settings.shape)
+        return OpenSearchCatalogue(self._client, self.ledger, self._settings.shape)
 
     @cached_property
     def standing(self) -> OpenSearchStanding:
-        return OpenSearchStanding(self._client, self.ledger, self._settings.documents.value, self._settings.shape)
+        return OpenSearchStanding(self._client, self.ledger, self._settings.shape)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
         return lambda: nullcontext(JournalLedger(IndexShelf(self._client, self._settings.replication)))

@@ -176,11 +176,6 @@ class Standing(Protocol):
 
     def reader(self, at: TopicPartition) -> AbstractContextManager[RecordReader]: ...
 
-    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
-        """Returns the failure of a record that the topic, as it is now or would be created, is certain to refuse. None
-        for a kind of target that refuses none for its content.
-        """
-
 
 class Quarantine(Protocol):
     """Records that were set aside on the target."""

@@ -10,7 +10,6 @@ from typing import Protocol
 from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import Entry, Receipt
 from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
@@ -76,9 +75,6 @@ class UnhiddenStanding(Protocol):
 
     def check_all_shown(self, at: TopicPartition, until: int) -> None:
         return
-
-    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:
-        return None
 
     def left_open(self, at: TopicPartition) -> Mapping[str, int]:
         return {}

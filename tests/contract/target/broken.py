@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from kafka_replication.api import (
     FailedRecord,
-    Failure,
     Ids,
     Ledger,
     OffsetRange,
@@ -147,11 +146,6 @@ class FencesWhoAsksForRights(FolderCatalogue):
 class SeesRecordsInANewTopic(FolderStanding):
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         return super().first_record(at, wanted) or 0
-
-
-class RefusesAll(FolderStanding):
-    def judge(self, topic: str) -> Callable[[SinkRecord], Failure | None]:
-        return lambda record: deciding.FAILURE
 
 
 class ReadsOneTooMany(FolderStanding):
@@ -335,7 +329,6 @@ ALL = [
     Broken(ShowsTheLedgerAsATopic, catalogue.a_look_tells_topics_from_the_ledger_and_the_quarantine),
     Broken(FencesWhoAsksForRights, catalogue.asking_for_rights_creates_nothing_and_fences_nobody),
     Broken(SeesRecordsInANewTopic, standing.in_a_new_topic_is_nothing),
-    Broken(RefusesAll, standing.in_a_new_topic_is_nothing),
     Broken(ReadsOneTooMany, standing.committed_records_are_shown_at_their_places_with_their_digests),
     Broken(ReadsOthersValues, standing.committed_records_are_shown_at_their_places_with_their_digests),
     Broken(EndsTooEarly, standing.the_end_is_behind_our_last_record_and_nothing_is_hidden),

@@ -12,13 +12,11 @@ from kafka_replication.kafka.metadata import offsets, open_transactions, topics
 from kafka_replication.kafka.read.cursor import Cursor, first_record
 from kafka_replication.kafka.write.producers.transactions import longest_wait
 from kafka_replication.model.errors import NotReady
-from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition, readable
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.stall_clock import StallClock
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import Failures, TargetSettings
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
@@ -93,6 +91,3 @@ class KafkaStanding:
 
     def reader(self, at: TopicPartition) -> closing[Cursor]:
         return closing(Cursor(self._config, self._group, at, self._copying.stall_timeout))
-
-    def judge(self, topic: str) -> Callable[[Record], Failure | None] | None:  # noqa: ARG002
-        return None

@@ -20,7 +20,6 @@ from kafka_replication.runs.plan.demand import Live
 from kafka_replication.runs.plan.engines import with_engines
 from kafka_replication.runs.plan.existing_records import already_there
 from kafka_replication.runs.plan.looking import asked, look
-from kafka_replication.runs.plan.misfits import misfits
 from kafka_replication.runs.plan.permission_checks import ask
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.run import Request, Run
@@ -45,7 +44,6 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     planned = defended(run, demand.plan(run, world, {})).plan
     planned = with_engines(run, replace(planned, changes=changes(planned, view, run.transform)), snapshot)
     found += [*already_there(run, planned), *foreseeing.warnings(run, planned, snapshot, view)]
-    found += misfits(run, planned)
     return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *world.answers.findings])
 
 
