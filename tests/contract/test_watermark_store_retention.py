@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import NullPool, create_engine, text
@@ -30,11 +29,6 @@ TIMES = {
     "failed_records": ("updated_at",),
 }
 Pass = Callable[[float], None]
-
-
-def moment(days: float) -> datetime:
-    """So many days ago."""
-    return datetime.now(UTC) - timedelta(days=days)
 
 
 @pytest.fixture
@@ -111,26 +105,6 @@ def test_old_changes_of_a_watermark_go_but_never_the_newest(store: WatermarkStor
     assert [mark.version for mark in store.history(other)] == [1, 2]
     assert store.watermarks(NAME)[idle].version == before[idle].version
     assert watermarks.advance(store, idle, 40, 2).version == 3
-
-
-def test_the_watermark_of_a_moment_is_told_as_far_as_it_is_kept(store: WatermarkStore, time_passes: Pass) -> None:
-    other = PartitionKey("another", KEY.source, KEY.target_topic)
-    assert store.watermark_at(KEY, 1, moment(0)) is None
-    for offset, version in ((10, None), (20, 1), (30, 2)):
-        watermarks.advance(store, KEY, offset, version)
-        watermarks.advance(store, other, 99, version)
-        time_passes(2 * DAY)
-
-    def told(days: float, generation: int = 1) -> int | None:
-        mark = store.watermark_at(KEY, generation, moment(days))
-        return None if mark is None else mark.offset
-
-    assert [told(days) for days in (7, 5, 3, 1)] == [10, 10, 20, 30]  # the oldest known one, if there was none yet
-    assert told(1, generation=2) is None
-    watermarks.advance(store, KEY, 5, 3, generation=2)
-    assert (told(0), told(0, generation=2), told(9, generation=2)) == (30, 5, 5)
-    store.prune(NAME, 3 * DAY)
-    assert told(5) == 30
 
 
 def test_failed_records_go_when_they_were_decided_about_long_ago_and_open_ones_never(

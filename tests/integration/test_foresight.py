@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,20 +32,12 @@ def aged(count: int, days: float, first: int = 0) -> list[Rec]:
     return [Rec(b"k%d" % n, b"v%d" % n, (), moment + n) for n in range(first, first + count)]
 
 
-def runs_ended(scene: Scenario, days: int) -> None:
-    """Make all that the store knows of watermarks so many days older."""
-    with sqlite3.connect(scene.store_url.removeprefix("sqlite:///")) as db:
-        for table in ("watermarks", "watermark_history"):
-            db.execute(f"UPDATE kafka_replication_{table} SET updated_at = updated_at - {days * DAY}")
-
-
 def stopped_long_ago(scene: Scenario) -> None:
-    """The source keeps a week; 30 records wait, the oldest for six days and a half, and nothing was copied since."""
+    """The source keeps a week; 30 records wait, the oldest for six days and a half."""
     scene.source.create(scene.topic, 2, config=WEEK)
     scene.source.produce(scene.topic, aged(50, 6.9))
     assert scene.run().outcome == "done"
     scene.source.produce(scene.topic, aged(30, 6.5, 50))
-    runs_ended(scene, 7)
 
 
 def test_records_that_the_source_will_drop_are_told_and_it_is_over_once_they_are_copied(
@@ -64,15 +54,17 @@ def test_records_that_the_source_will_drop_are_told_and_it_is_over_once_they_are
     [watched] = json.loads(out)["replications"]
     assert (code, [row["kind"] for row in watched["open"]]) == (1, ["loss-foreseen"]), err
     [mail], [post] = received.mails, received.posts
-    assert mail.title == f"ALERT {scene.name}: {scene.topic}: source records will be lost before they are copied"
+    assert (
+        mail.title == f"ALERT {scene.name}: {scene.topic}: source records are about to be lost before they are copied"
+    )
     assert (post.title, post.type) == (mail.title, "failure")
-    assert "at this rate records are lost in 12.0 h" in mail.text and "30 offsets wait" in mail.text
+    assert "records may be lost in 12.0 h unless they are copied before" in mail.text and "30 offsets wait" in mail.text
     assert f"{scene.topic}-0 that is not copied, at offset 50" in mail.text and "for 7 days" in mail.text
     assert f"kind: loss-foreseen\nevent: opened\ntopic: {scene.topic}" in mail.text
     row, other = (row.as_json() for row in standing(scene.bare_run()))
     assert (round((row["lost_in_seconds"] or 0) / 3600), other["lost_in_seconds"]) == (12, None)
     report = scene.run()
-    assert report.outcome == "done" and "NOTE at this rate records are lost in 12.0 h" in report.table()
+    assert report.outcome == "done" and "NOTE records may be lost in 12.0 h" in report.table()
     assert events(watching.look()) == [f"healed loss-foreseen {scene.topic}"]
 
 
@@ -80,7 +72,7 @@ def test_check_and_plan_warn_before_records_are_lost(scene: Scenario) -> None:
     stopped_long_ago(scene)
     for name in ("check", "plan"):
         code, out, err = command(scene, name, "--json")
-        lost = [row for row in json.loads(out)["findings"] if "records are lost in 12.0 h" in row["what"]]
+        lost = [row for row in json.loads(out)["findings"] if "records may be lost in 12.0 h" in row["what"]]
         assert (code, [(row["severity"], row["where"]) for row in lost]) == (
             0,
             [("warning", f"{scene.topic} -> {scene.topic}")],
@@ -102,51 +94,6 @@ def test_copies_that_an_existing_target_will_drop_are_told_before_and_in_the_run
     [note] = report.notes
     assert note.startswith(said) and f"at offset 0 of {scene.topic}-0, is from 20" in note
     scene.source.produce(scene.topic, aged(10, 0.1, 50))
-    assert scene.run().notes == ()
-
-
-FOR_EVER = {"retention.ms": "-1"}
-
-
-def large(count: int, days: float, first: int = 0) -> list[Rec]:
-    """Records of 31,000 bytes that no codec makes smaller."""
-    made = random.Random(first)
-    return [replace(record, value=made.randbytes(31_000)) for record in aged(count, days, first)]
-
-
-def test_a_source_that_is_full_soon_is_told_before_records_are_lost(scene: Scenario) -> None:
-    """It keeps 1 MB, and 930 kB came in six days and a half."""
-    scene.source.create(scene.topic, config={**FOR_EVER, "retention.bytes": "1000000"})
-    scene.source.produce(scene.topic, large(10, 6.9))
-    assert scene.run().outcome == "done"
-    scene.source.produce(scene.topic, large(30, 6.5, 10))
-    runs_ended(scene, 7)
-    for found in (checking.check(scene.bare_run()).findings, steps.preview(scene.bare_run(), Request())[1]):
-        [finding] = [finding for finding in found if "at this rate records are lost in 1" in finding.what]
-        assert f"{scene.topic}-0 that is not copied, at offset 10" in finding.what
-        assert "the source keeps 1.0 MB of a partition (retention.bytes)" in finding.what
-        assert f"raise retention.bytes of {scene.topic} on the source" in finding.remedy
-    [row] = (row.as_json() for row in standing(scene.bare_run()))
-    assert 10 <= (row["lost_in_seconds"] or 0) / 3600 <= 12
-    report = scene.run()
-    assert report.outcome == "done" and "NOTE at this rate records are lost in 1" in report.table()
-    assert scene.run().notes == ()
-
-
-def test_a_target_that_keeps_less_than_is_copied_is_told_before_and_in_the_run(scene: Scenario) -> None:
-    scene.source.create(scene.topic, config=FOR_EVER)
-    scene.target.create(scene.topic, config={**FOR_EVER, "retention.bytes": "500000"})
-    scene.source.produce(scene.topic, large(40, 1))
-    said = (
-        f"{scene.topic} keeps 500.0 kB of a partition (retention.bytes), and about 1.2 MB of {scene.topic}-0 are not"
-        " copied to it yet: the oldest of them may be deleted"
-    )
-    for found in (checking.check(scene.bare_run()).findings, steps.preview(scene.bare_run(), Request())[1]):
-        [finding] = [finding for finding in found if said in finding.what]
-        assert finding.remedy == f"raise retention.bytes of {scene.topic} first"
-    report = scene.run()
-    assert report.outcome == "done" and [note[: len(said)] for note in report.notes] == [said]
-    scene.source.produce(scene.topic, large(1, 1, 40))
     assert scene.run().notes == ()
 
 

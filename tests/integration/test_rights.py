@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
-from kafka_replication.kafka.metadata.partition_sizes import sizes
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.model import offsets
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill
@@ -29,7 +27,6 @@ from tests.support.intervals import MINUTE, SETTINGS, SIX
 from tests.support.jobs import InProcess
 from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.two_users import COPY, NAME, TOPIC, Pair
-from tests.support.waiting import wait_until
 
 GROUP = Acl("DESCRIBE", "GROUP", f"kafka-replication/{NAME}")
 TRANSACTIONS = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True)
@@ -269,18 +266,3 @@ def test_a_run_names_the_right_that_is_missing_and_goes_on_with_it(pair: Pair, s
     assert said(side, acl, text, pair), text
     assert "exclude" not in text
     assert pair.run() == ""
-
-
-def test_sizes_of_partitions_are_told_to_who_may_describe_the_cluster(pair: Pair) -> None:
-    pair.produce(3)
-    wanted = [offsets.TopicPartition(TOPIC, number) for number in (0, 1, 9)]
-    settings = pair.settings["source"]
-    assert sizes(settings, wanted, 30) == {}
-    pair.grant("source", SEES_RULES)
-    try:
-        wait_until(lambda: sizes(settings, wanted, 30).keys() == set(wanted[:2]))
-        assert sum(sizes(settings, wanted, 30).values()) > 0
-        assert sizes({**settings, "sasl.mechanism": "GSSAPI"}, wanted, 30) == {}
-        assert sizes(settings, wanted, 0) == {}
-    finally:
-        pair.withdraw("source", SEES_RULES)

@@ -16,7 +16,7 @@ from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.retention.losses import Limit, SourceLoss
+from kafka_replication.planning.retention.foresight import SourceLoss
 from kafka_replication.reporting.causes import (
     BACKFILL,
     Life,
@@ -207,9 +207,7 @@ def test_lag_is_one_cause_for_all_partitions_beyond_the_limit() -> None:
 
 def loss(partition: int, seconds: float, topic: str = "orders") -> SourceLoss:
     key = PartitionKey("orders-dr", TopicPartition(topic, partition), topic)
-    return SourceLoss(
-        key=key, first=60, oldest=0, limit=Limit.of_time(86_400_000), waiting=40, per_second=0, seconds=seconds
-    )
+    return SourceLoss(key=key, first=60, oldest=0, keeps=86_400_000, waiting=40, seconds=seconds)
 
 
 def test_records_that_will_be_lost_are_one_cause_for_each_topic() -> None:
@@ -221,11 +219,13 @@ def test_records_that_will_be_lost_are_one_cause_for_each_topic() -> None:
     ]
     orders, other = partition_causes(replication(), rows)
     assert (str(orders.key), str(other.key)) == ("loss-foreseen orders", "loss-foreseen other")
-    assert orders.what.startswith("at this rate records are lost in 1.5 h: the oldest one of orders-1 ")
+    assert orders.what.startswith(
+        "records may be lost in 1.5 h unless they are copied before: the oldest one of orders-1 "
+    )
     assert "1 other partitions of orders" in orders.what
     assert (orders.places, orders.patience) == (("orders-1 at 60", "orders-0 at 60"), 0)
     [problem] = problems(replication(), rows[:1], NOW)
-    assert problem.startswith("orders-0: at this rate")
+    assert problem.startswith("orders-0: records may be lost in 2.0 h")
 
 
 def test_a_loss_that_is_near_is_told_although_something_else_explains_the_lag() -> None:

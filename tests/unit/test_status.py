@@ -15,7 +15,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.planning.live import plan, without_source
 from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.retention.losses import Limit, SourceLoss
+from kafka_replication.planning.retention.foresight import SourceLoss
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, status, status_table
 
@@ -302,15 +302,7 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
 
 
 def test_records_that_will_be_lost_have_a_warning_below_the_table() -> None:
-    loss = SourceLoss(
-        key=key(0),
-        first=60,
-        oldest=1_900_000_000_000,
-        limit=Limit.of_time(86_400_000),
-        waiting=40,
-        per_second=0,
-        seconds=7200,
-    )
+    loss = SourceLoss(key=key(0), first=60, oldest=1_900_000_000_000, keeps=86_400_000, waiting=40, seconds=7200)
     made = status(Plan("orders-dr", (BEHIND, NEW, GONE)), SNAPSHOT, VIEW, {key(0): loss})
     assert [row.as_json()["lost_in_seconds"] for row in made] == [7200, None, None]
     warning, remedy = status_table(made).splitlines()[-2:]

@@ -46,7 +46,7 @@ _TITLES = {
     Kind.LEDGER: ("the ledger cannot be written", "the ledger could not be written"),
     Kind.GAP: ("source offsets were lost before they were copied", "source offsets had been lost"),
     Kind.RETENTION: (
-        "source records will be lost before they are copied",
+        "source records are about to be lost before they are copied",
         "source records were about to be lost before they were copied",
     ),
     Kind.REMOVED: ("copies are no longer on the target", "copies were no longer on the target"),

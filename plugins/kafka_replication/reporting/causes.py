@@ -15,7 +15,7 @@ from kafka_replication.model.commands import failed_list, on_lines
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.times import duration, to_text
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.retention.losses import by_topic, others
+from kafka_replication.planning.retention.foresight import by_topic, others
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord

@@ -17,7 +17,7 @@ from kafka_replication.model.times import duration, from_millis, now, to_text
 from kafka_replication.planning.checks.preflight import withheld_by_open_transaction
 from kafka_replication.planning.partitions.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.retention.losses import SourceLoss, findings
+from kafka_replication.planning.retention.foresight import SourceLoss, findings
 from kafka_replication.planning.retention.target_retention import missed_text, removal_text
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 from kafka_replication.planning.stored import store_finding, unknown_to_store
@@ -263,7 +263,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         for row in rows
         if row.quarantined + row.skipped
     ]
-    losses = findings((row.loss for row in rows if row.loss), ())
+    losses = findings(row.loss for row in rows if row.loss)
     near = [f"WARNING {loss.what}\n  remedy: {loss.remedy}" for loss in losses]
     notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *removed, *gaps]
     return "\n".join([_columns(rows), *notes])

@@ -82,9 +82,6 @@ class SqlStore:
     def history(self, key: PartitionKey) -> list[Watermark]:
         return self._read(lambda db: watermarks.history_of(db, key))
 
-    def watermark_at(self, key: PartitionKey, generation: int, moment: datetime) -> Watermark | None:
-        return self._read(lambda db: watermarks.at_moment(db, key, generation, moment))
-
     def advance_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark | Refused]:
         by_key = {change.key: change for change in changes}
         results: dict[PartitionKey, Watermark | Refused] = {}

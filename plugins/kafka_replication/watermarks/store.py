@@ -41,11 +41,6 @@ class WatermarkStore(AlertMemory, Protocol):
     def history(self, key: PartitionKey) -> list[Watermark]:
         """The changes that `prune` has not deleted, oldest first."""
 
-    def watermark_at(self, key: PartitionKey, generation: int, moment: datetime) -> Watermark | None:
-        """The watermark of this generation as it was at ``moment``; the oldest one that is known if there was none yet,
-        or if `prune` has deleted it. None if none is known.
-        """
-
     def acquire_lease(self, claim: Claim, duration_seconds: float) -> Lease:
         """Take, take over or renew a lease by the rules of `lease_rules.decide_lease`, without waiting.
 

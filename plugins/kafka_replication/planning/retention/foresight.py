@@ -3,13 +3,12 @@ target drops soon after they are made. Pure.
 
 Kafka drops whole segments, the oldest first, once the newest record of a segment is older than ``retention.ms``, and
 stops at the first segment that is not. So nothing at or behind the first record of the log that is young enough is
-dropped. Records before it are dropped at the earliest when they are ``retention.ms`` old. It also drops the oldest
-segments as long as what remains has ``retention.bytes``. So a record stays while what lies behind it has less; until
-when follows from how fast records come. Each offset of a partition is taken to have as many bytes as any other.
+dropped. Records before it are dropped at the earliest when they are ``retention.ms`` old.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,9 +18,9 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.model.times import DAY_MILLIS
+from kafka_replication.model.times import DAY_MILLIS, duration, from_millis, to_text
+from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.plan import Plan, State
-from kafka_replication.planning.retention.losses import Limit, SizeLoss, SourceLoss, TargetLoss
 from kafka_replication.planning.retention.target_retention import Retention
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topics.created_topics import created_config
@@ -33,75 +32,27 @@ _OTHER_SOURCE: Final = frozenset(
 )
 
 
-def soon(keeps: int) -> int:
-    """The time ahead that is looked at, for a topic that keeps records for ``keeps``; both in ms."""
-    return min(DAY_MILLIS, keeps // _SHARE)
-
-
 def young_from(keeps: int, now: int) -> int:
-    """The earliest timestamp of a record that is not dropped soon; all in ms."""
-    return max(0, now - keeps + soon(keeps))
-
-
-def seconds_until_loss(*, age: float, keeps: float, came: int, copied: int, elapsed: float) -> float | None:
-    """The seconds until copying is overtaken by a source that keeps records for ``keeps`` seconds; None for never.
-
-    The oldest record that is not copied is ``age`` seconds old, and with it and since then ``came`` offsets came. Of
-    late, ``copied`` offsets were copied in ``elapsed`` seconds. If both go on like this, the oldest record that is
-    not copied gets older by ``1 - share`` seconds in each second, where ``share`` is the part of what comes that is
-    copied.
+    """The earliest timestamp of a record that is not dropped soon: not within a day, or within a quarter of a time
+    ``keeps`` that is shorter than four days. All in ms.
     """
-    left = keeps - age
-    if left <= 0:
-        return 0.0
-    share = copied * age / (elapsed * came) if age > 0 else 0.0
-    return left / (1 - share) if share < 1 else None
+    return max(0, now - keeps + min(DAY_MILLIS, keeps // _SHARE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The offsets of one partition that are not copied: all that are ``left`` of one that was opened, up to ``end``,
-    and the part ``to_copy`` that a run would copy.
+    """The offsets of one partition that are not copied: all that are ``left`` of one that was opened, and the part
+    ``to_copy`` that a run would copy.
 
-    The source keeps its records for ``source_keeps`` ms, the target for ``target_keeps``; at most ``source_bytes`` of
-    a partition, and ``target_bytes``. None: for ever, or this is not known. ``log`` are the offsets that the
-    source has.
+    The source keeps its records for ``source_keeps`` ms, the target for ``target_keeps``. None: for ever, or this is
+    not known.
     """
 
     key: PartitionKey
-    generation: int
     left: Coverage
     to_copy: Coverage
-    end: int
-    log: OffsetRange
     source_keeps: int | None
     target_keeps: int | None
-    source_bytes: int | None = None
-    target_bytes: int | None = None
-
-    @property
-    def needs_size(self) -> bool:
-        """True if the size of the source's partition decides about losses."""
-        return bool((self.left and self.source_bytes is not None) or (self.to_copy and self.target_bytes is not None))
-
-    def bytes_behind(self, size: int) -> int:
-        """The bytes at and behind the first offset that is left, if the partition has ``size`` bytes."""
-        return self._share(size, self.log.until - self.first)
-
-    def bytes_that_wait(self, size: int) -> int:
-        """The bytes of all that is not copied, if the partition has ``size`` bytes."""
-        return self._share(size, self.left.union(self.to_copy).span)
-
-    def _share(self, size: int, offsets: int) -> int:
-        return round(size * offsets / max(1, self.log.span))
-
-    def may_outgrow(self, size: int | None) -> bool:
-        """True if the source's `retention.bytes` is so near that its time has to be looked at. Less than a quarter of
-        the time that it takes to fill it can be left only where less than a quarter of it is free.
-        """
-        if size is None or self.source_bytes is None or not self.left:
-            return False
-        return self.bytes_behind(size) * _SHARE >= self.source_bytes * (_SHARE - 1)
 
     @property
     def first(self) -> int:
@@ -127,9 +78,53 @@ class Waiting:
         return None if kept and stricter is not None and limit <= stricter else limit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLoss:
+    """Records that the source drops in ``seconds`` unless they are copied before; 0: at any moment.
+
+    The oldest record that is not copied has the time ``oldest`` and the offset ``first``. ``waiting`` offsets are not
+    copied. Times are in ms.
+    """
+
+    key: PartitionKey
+    first: int
+    oldest: int
+    keeps: int
+    waiting: int
+    seconds: float
+
+    @property
+    def what(self) -> str:
+        when = f"in {duration(self.seconds)} unless they are copied before" if self.seconds else "at any moment"
+        return (
+            f"records may be lost {when}: the oldest one of {self.key.source} that is not copied, at offset"
+            f" {self.first}, is from {to_text(from_millis(self.oldest))}, and the source keeps records for"
+            f" {_lasting(self.keeps)} (retention.ms); {self.waiting:,} offsets wait"
+        )
+
+    @property
+    def remedy(self) -> str:
+        run = "run the replication, more often or without max_records_per_run, and mend what stops it"
+        return f"{run}; raise retention.ms of {self.key.source.topic} on the source until it has caught up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetLoss:
+    """Copies that the target drops soon after they are made: up to ``records`` of ``to_copy`` offsets. The first one
+    has the time ``oldest`` and the source offset ``first``. Times are in ms.
+    """
+
+    key: PartitionKey
+    first: int
+    oldest: int
+    keeps: int
+    records: int
+    to_copy: int
+
+
 def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[Waiting]:
     """The partitions of the plan with offsets that are not copied, also of those that wait for a person. Left out are
-    partitions whose source is not what it was, or has lost records: that is said of them.
+    partitions whose source is not what it was, or has lost records: the plan says that.
     """
     found = []
     for planned in plan.partitions:
@@ -141,15 +136,10 @@ def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: Ledg
         is_own = planned.key.target_topic == replication.target_name(source.name)
         partition = Waiting(
             key=planned.key,
-            generation=planned.generation,
             left=_left(position, offsets.readable) if position and is_own else Coverage(),
             to_copy=_not_copied(position, planned.copy),
-            end=offsets.last_stable,
-            log=OffsetRange(offsets.log_start, offsets.high_watermark),
             source_keeps=_keeps(source.config),
             target_keeps=_target_keeps(replication, snapshot, planned.key, source),
-            source_bytes=_most(source.config),
-            target_bytes=_target_most(replication, snapshot, planned.key, source),
         )
         if partition.left or partition.to_copy:
             found.append(partition)
@@ -171,14 +161,10 @@ def unverified(
         from_ = max(watermark.offset, offsets.log_start)
         yield Waiting(
             key=watermark.key,
-            generation=watermark.generation,
             left=Coverage.of([OffsetRange(from_, max(from_, offsets.last_stable))]),
             to_copy=Coverage(),
-            end=offsets.last_stable,
-            log=OffsetRange(offsets.log_start, offsets.high_watermark),
             source_keeps=_keeps(topic.config),
             target_keeps=None,
-            source_bytes=_most(topic.config),
         )
 
 
@@ -196,23 +182,6 @@ def _keeps(config: Mapping[str, str]) -> int | None:
     return Retention.in_config(config).millis
 
 
-def _most(source: Mapping[str, str]) -> int | None:
-    """With tiered storage, brokers tell only the size of what is on their disks."""
-    tiered = source.get("remote.storage.enable") == "true"
-    return None if tiered else Retention.in_config(source).bytes
-
-
-def _target_most(replication: Replication, snapshot: Snapshot, key: PartitionKey, source: Topic) -> int | None:
-    """The same for the target: only where a partition there gets the records of one at the source, as they are."""
-    target, tiered = snapshot.target.get(key.target_topic), source.config.get("remote.storage.enable") == "true"
-    if tiered or replication.pipeline or not replication.placing.keeps:
-        return None
-    if target is not None:
-        return Retention.in_config(target.config).bytes
-    defaults = snapshot.defaults.config if snapshot.defaults else {}
-    return Retention.in_config({**defaults, **created_config(source.config, replication.target_topics)}).bytes
-
-
 def _target_keeps(replication: Replication, snapshot: Snapshot, key: PartitionKey, source: Topic) -> int | None:
     """For a topic that does not exist yet: what it will have. Not known if functions may change timestamps."""
     if replication.pipeline.modules:
@@ -224,46 +193,14 @@ def _target_keeps(replication: Replication, snapshot: Snapshot, key: PartitionKe
     return _keeps({**defaults, **created_config(source.config, replication.target_topics)})
 
 
-def source_loss(
-    of: Waiting, *, oldest: int | None, now: int, since: int | None, offset_then: int, size: int | None = None
-) -> SourceLoss | None:
-    """The nearest loss that can be foreseen: the time of the oldest record that is not copied is known, and what was
-    copied before ``since``, in ms. The rate must have been measured for at least as long as it is said to go on.
-    ``size`` is that of the source's partition, in bytes; None if it is not known.
-    """
-    if oldest is None or since is None or since >= now:
+def source_loss(of: Waiting, *, oldest: int | None, now: int) -> SourceLoss | None:
+    """The loss of the oldest record that is left, if its time is known, and near the end of the source's retention."""
+    if oldest is None or of.source_keeps is None or oldest >= young_from(of.source_keeps, now):
         return None
-    elapsed, copied = (now - since) / 1000, max(0, of.first - offset_then)
-    nearest: tuple[float, Limit] | None = None
-    for keeps, limit in _limits(of, now - oldest, size):
-        seconds = seconds_until_loss(
-            age=(now - oldest) / 1000, keeps=keeps / 1000, came=of.end - of.first, copied=copied, elapsed=elapsed
-        )
-        if seconds is None or seconds > min(soon(keeps) / 1000, elapsed):
-            continue
-        if nearest is None or seconds < nearest[0]:
-            nearest = seconds, limit
-    if nearest is None:
-        return None
+    seconds = max(0, oldest + of.source_keeps - now) / 1000
     return SourceLoss(
-        key=of.key,
-        first=of.first,
-        oldest=oldest,
-        limit=nearest[1],
-        waiting=of.left.span,
-        per_second=copied / elapsed,
-        seconds=nearest[0],
+        key=of.key, first=of.first, oldest=oldest, keeps=of.source_keeps, waiting=of.left.span, seconds=seconds
     )
-
-
-def _limits(of: Waiting, age: int, size: int | None) -> Iterator[tuple[int, Limit]]:
-    """The limits of the source, each with the age in ms at which it drops the oldest record that is left, now of this
-    ``age``: by size, that at which records that come as they did since then fill `retention.bytes`.
-    """
-    if of.source_keeps is not None:
-        yield of.source_keeps, Limit.of_time(of.source_keeps)
-    if size is not None and of.source_bytes is not None and age > 0 and (behind := of.bytes_behind(size)):
-        yield round(age * of.source_bytes / behind), Limit.of_size(of.source_bytes, behind)
 
 
 def target_loss(of: Waiting, *, oldest: int | None, young: int) -> TargetLoss | None:
@@ -281,11 +218,41 @@ def target_loss(of: Waiting, *, oldest: int | None, young: int) -> TargetLoss | 
     )
 
 
-def size_loss(of: Waiting, size: int | None) -> SizeLoss | None:
-    """The loss by the target's `retention.bytes`. What stands there already is dropped first, as it always is: only
-    what is not copied yet is looked at.
-    """
-    if size is None or of.target_bytes is None or not of.to_copy:
-        return None
-    waits = of.bytes_that_wait(size)
-    return SizeLoss(key=of.key, waits=waits, keeps=of.target_bytes) if waits > of.target_bytes else None
+def findings(source: Iterable[SourceLoss], target: Iterable[TargetLoss] = ()) -> Iterator[Finding]:
+    """One warning for each topic and side. It is about the partition with the nearest loss, or the oldest record."""
+    for losses in by_topic(source):
+        yield _warning(losses[0].key, f"{losses[0].what}{others(losses)}", losses[0].remedy)
+    ordered = sorted(target, key=lambda loss: (loss.key.target_topic, loss.key))
+    for topic, of_topic in itertools.groupby(ordered, key=lambda loss: loss.key.target_topic):
+        copies = sorted(of_topic, key=lambda loss: loss.oldest)
+        what = (
+            f"{topic} keeps records for {_lasting(copies[0].keeps)} (retention.ms), and up to"
+            f" {sum(loss.records for loss in copies):,} of the {sum(loss.to_copy for loss in copies):,} offsets to be"
+            f" copied to it from {len(copies)} partition{'s' if len(copies) > 1 else ''} are older or soon will be: the"
+            f" first, at offset {copies[0].first} of {copies[0].key.source}, is from"
+            f" {to_text(from_millis(copies[0].oldest))}; they may be deleted soon after they are copied, and before"
+            " they are read back"
+        )
+        yield _warning(copies[0].key, what, f"raise retention.ms of {topic} first")
+
+
+def _warning(key: PartitionKey, what: str, remedy: str) -> Finding:
+    at = key.source
+    return Finding("warning", f"{at.topic} -> {key.target_topic}", what, remedy, topic=at.topic, partition=at.partition)
+
+
+def by_topic(losses: Iterable[SourceLoss]) -> Iterator[list[SourceLoss]]:
+    """The losses of each source topic, the nearest first."""
+    ordered = sorted(losses, key=lambda loss: (loss.key.source.topic, loss.seconds, loss.key))
+    for _, of_topic in itertools.groupby(ordered, key=lambda loss: loss.key.source.topic):
+        yield list(of_topic)
+
+
+def others(losses: list[SourceLoss]) -> str:
+    """The words about all but the first one."""
+    return f" (and {len(losses) - 1} other partitions of {losses[0].key.source.topic})" if len(losses) > 1 else ""
+
+
+def _lasting(millis: int) -> str:
+    """A retention for people: in days if it has some."""
+    return f"{millis / DAY_MILLIS:.3g} days" if millis >= 2 * DAY_MILLIS else duration(millis / 1000)

@@ -14,12 +14,10 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.retention import foresight
-from kafka_replication.planning.retention.foresight import Waiting
-from kafka_replication.planning.retention.losses import SourceLoss, TargetLoss, findings
+from kafka_replication.planning.retention.foresight import SourceLoss, TargetLoss, Waiting
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import Run
 
@@ -27,7 +25,6 @@ log = logging.getLogger(__name__)
 READING = 10.0  # seconds for the timestamps of all partitions together
 
 Offsets = Mapping[TopicPartition, int]
-Times = Mapping[TopicPartition, int | None]
 
 
 def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live: bool = True) -> list[Finding]:
@@ -37,11 +34,9 @@ def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live
     """
     try:
         found, now = foresight.waiting(run.replication, plan, snapshot, view), _now()
-        young, sizes = _young(run, _source_limits(found, now)), _sizes(run, found)
-        source = _source_losses(run, found, young, sizes, now) if live else []
-        by_size = (foresight.size_loss(one, sizes.get(one.key.source)) for one in found)
-        target = _target_losses(run, found, young, now)
-        return list(findings(source, target, [loss for loss in by_size if loss is not None]))
+        young = _young_at_source(run, found, now)
+        source = _source_losses(run, found, young, now) if live else []
+        return list(foresight.findings(source, _target_losses(run, found, young, now)))
     except ReplicationError as error:
         log.debug("%s: what retention will drop was not found out: %s", run.replication.name, error)
         return []
@@ -50,17 +45,16 @@ def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live
 def source_losses(run: Run, found: Sequence[Waiting]) -> Mapping[PartitionKey, SourceLoss]:
     """The partitions of which the source will soon drop records that are not copied. Raises Unreachable."""
     now = _now()
-    losses = _source_losses(run, found, _young(run, _source_limits(found, now)), _sizes(run, found), now)
-    return {loss.key: loss for loss in losses}
+    return {loss.key: loss for loss in _source_losses(run, found, _young_at_source(run, found, now), now)}
 
 
 def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _source_limits(found: Iterable[Waiting], now: int) -> dict[TopicPartition, int]:
+def _young_at_source(run: Run, found: Iterable[Waiting], now: int) -> Offsets:
     limits = {one.key.source: one.source_limit(now) for one in found}
-    return {at: limit for at, limit in limits.items() if limit is not None}
+    return _young(run, {at: limit for at, limit in limits.items() if limit is not None})
 
 
 def _young(run: Run, limits: Offsets) -> dict[TopicPartition, int]:
@@ -78,44 +72,18 @@ def _young(run: Run, limits: Offsets) -> dict[TopicPartition, int]:
     return found
 
 
-def _sizes(run: Run, found: Iterable[Waiting]) -> Offsets:
-    """The bytes of those partitions whose size decides, and whose leaders tell it."""
-    wanted = {one.key.source for one in found if one.needs_size}
-    if not wanted:
-        return {}
-    try:
-        from kafka_replication.kafka.metadata.partition_sizes import sizes  # it needs the packages of the batch engine
-    except ImportError:
-        return {}
-    return sizes(run.clusters.source, wanted, run.deadline.within(READING))
-
-
-def _times(run: Run, first: Offsets) -> Times:
+def _times(run: Run, first: Offsets) -> Mapping[TopicPartition, int | None]:
     if not first:
         return {}
     seconds = run.deadline.within(READING)
     return first_times(run.clusters.source, consumer_group(run.replication.name), first, seconds)
 
 
-def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, sizes: Offsets, now: int) -> list[SourceLoss]:
-    near = [
-        one
-        for one in found
-        if one.left and (young.get(one.key.source, 0) > one.first or one.may_outgrow(sizes.get(one.key.source)))
-    ]
+def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, now: int) -> list[SourceLoss]:
+    near = [one for one in found if one.left and young.get(one.key.source, 0) > one.first]
     times = _times(run, {one.key.source: one.first for one in near})
-    losses = (_source_loss(run, one, times.get(one.key.source), sizes.get(one.key.source), now) for one in near)
+    losses = (foresight.source_loss(one, oldest=times.get(one.key.source), now=now) for one in near)
     return [loss for loss in losses if loss is not None]
-
-
-def _source_loss(run: Run, of: Waiting, oldest: int | None, size: int | None, now: int) -> SourceLoss | None:
-    if oldest is None:
-        return None
-    then = run.store.watermark_at(of.key, of.generation, from_millis(oldest))
-    since = None if then is None else max(oldest, floor_millis(then.updated_at))
-    return foresight.source_loss(
-        of, oldest=oldest, now=now, since=since, offset_then=then.offset if then else 0, size=size
-    )
 
 
 def _target_losses(run: Run, found: Iterable[Waiting], young_at_source: Offsets, now: int) -> list[TargetLoss]:

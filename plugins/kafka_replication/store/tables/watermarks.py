@@ -31,17 +31,6 @@ def history_of(db: Connection, key: PartitionKey) -> list[Watermark]:
     return [_watermark(row) for row in db.execute(of_key(schema.history, key).order_by(schema.history.c.version))]
 
 
-def at_moment(db: Connection, key: PartitionKey, generation: int, moment: datetime) -> Watermark | None:
-    """See `WatermarkStore.watermark_at`."""
-    history = schema.history.c
-    of_generation = of_key(schema.history, key).where(history.generation == generation)
-    until = of_generation.where(history.updated_at <= floor_millis(moment)).order_by(history.version.desc())
-    for query in (until, of_generation.order_by(history.version)):
-        if row := db.execute(query.limit(1)).one_or_none():
-            return _watermark(row)
-    return None
-
-
 def unchanged(db: Connection, changes: Changes) -> dict[PartitionKey, Watermark]:
     """The stored watermarks of those ``changes`` that change nothing. Locks no row."""
     stored = _stored(db, changes, lock=False)
