@@ -245,7 +245,7 @@ SPREAD_RECEIPTS: dict[str, Entry] = {
         digest=DIGEST,
         digest_kind="xxh3_128/1",
         engine="record/1",
-        placement=KafkaPartitions(PartitionedBy(name="map", hash="2", partitions=3)),
+        placement=KafkaPartitions(PartitionedBy(name="round_robin", hash="", partitions=3)),
         ids=IDS,
         run_id="run-1",
         time=TIME,

@@ -14,7 +14,7 @@ from kafka_replication.config.combinations import render
 from kafka_replication.config.reading.file import parse_replication
 from kafka_replication.model.combinations import AXES, CHANGED, OWN, RULES, Axis, refusal
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.model.partitioning import FUNCTION, MAP
+from kafka_replication.model.partitioning import FUNCTION
 from kafka_replication.model.targets import LATEST
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,6 @@ def written(cell: dict[Axis, str]) -> dict[str, Any]:
         **LEAST,
         "delivery": cell["delivery"],
         "partitioning": partitioning,
-        "partition_map": {0: 0} if partitioning == MAP else {},
         "on_existing_target": cell["on_existing_target"],
         "copy": {"engine": cell["copy.engine"]},
         "failures": {"policy": cell["failures"]},

@@ -297,7 +297,7 @@ def test_an_index_has_no_capital_letters() -> None:
         ({"target": {"connection": "another"}}, ["target"]),
         ({"target": {"connection": "kafka_target", "type": "opensearch", "shape": "latest"}}, ["target"]),
         ({"source": {"connection": "another"}}, ["source"]),
-        ({"partitioning": "map", "partition_map": {0: 1, 1: 0}}, ["partition_map", "partitioning"]),
+        ({"partitioning": "by_key"}, ["partitioning"]),
         ({"on_existing_target": "share", "target_topics": {"partitions": 3}}, ["on_existing_target", "target_topics"]),
         ({"delivery": "at_least_once"}, ["delivery"]),
     ],

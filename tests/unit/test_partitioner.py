@@ -61,27 +61,17 @@ def test_an_empty_key_is_a_key() -> None:
     assert len(set(chosen("by_key", [record(offset, b"") for offset in range(0, 1000, 60)], 7))) == 1
 
 
-def test_map_and_keep() -> None:
-    assert chosen("map", [record(0), record(99, b"k")], 3, map={5: 2}) == [2, 2]
+def test_keep() -> None:
     assert chosen("keep", [record(0), record(99, b"k")], 6, shared=True) == [5, 5]
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "map_"),
-    [("keep", 5, {}), ("map", 3, {5: 3}), ("map", 3, {4: 0})],
-    ids=["keep", "map", "no entry"],
-)
-def test_a_partition_that_the_target_lacks_is_refused(name: str, count: int, map_: dict[int, int]) -> None:
-    with pytest.raises(Refused, match=f"partitioning {name} writes to target partition"):
-        partitioner(Partitioning(name=name, map=map_, shared=True), AT, range(count))
+def test_a_partition_that_the_target_lacks_is_refused() -> None:
+    with pytest.raises(Refused, match="partitioning keep writes to target partition 5 of 5"):
+        partitioner(Partitioning(shared=True), AT, range(5))
 
 
 def test_what_a_receipt_says() -> None:
-    def said(name: str, **more: Any) -> str:
-        return str(partitioner(Partitioning(name=name, **more), AT, range(3)).by)
-
-    assert said("by_key") == "by_key over 3 partitions"
-    assert said("map", map={5: 2}) == "map (2) over 3 partitions"
+    assert str(partitioner(Partitioning(name="by_key"), AT, range(3)).by) == "by_key over 3 partitions"
     mine = partitioner(Partitioning(name=f"{__name__}:first_byte"), AT, range(3)).by
     assert mine.hash.startswith("sha256:") and mine.name.endswith(":first_byte")
 

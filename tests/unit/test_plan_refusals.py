@@ -29,8 +29,8 @@ from tests.support.planning import (
 )
 
 
-def spread(name: str, *ends: int, mapped: str = "") -> Position:
-    by = PartitionedBy(name=name, hash=mapped, partitions=len(ends))
+def spread(name: str, *ends: int) -> Position:
+    by = PartitionedBy(name=name, hash="", partitions=len(ends))
     return replace(position(40), target_end=0, spread=Spread(by, ends))
 
 
@@ -139,18 +139,6 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         " orders could not be told from records of others",
         "let a run with delivery: exactly_once and on_existing_target: refuse or append copy something, then share",
     ),
-    "a map without the partition": (
-        Case(config={"partitioning": "map", "partition_map": {"1": 0}}),
-        State.FEWER_PARTITIONS,
-        "orders-0: partition_map has no target partition for it",
-        "add '0: <target partition>' to partition_map",
-    ),
-    "a map to a partition that the target lacks": (
-        Case(config={"partitioning": "map", "partition_map": {"0": 3}}, target=THREE),
-        State.FEWER_PARTITIONS,
-        "orders-0: partition_map sends it to partition 3 of orders, which has 3 partitions, from 0 on",
-        "correct partition_map, or add partitions to the target topic",
-    ),
     "one of several target partitions lost records": (
         Case(positions={key(): spread("by_key", 9, 0, 12)}, target=THREE, config={"partitioning": "by_key"}),
         State.TARGET_TRUNCATED,
@@ -244,8 +232,6 @@ def test_why_a_partition_is_refused(case: Case, state: State, what: str, remedy:
         ({"partitioning": "by_key", "target_topics": {"partitions": 3}}, spread("by_key", 9)),
         ({"partitioning": "round_robin"}, spread("round_robin", 9, 0)),
         ({"partitioning": "a.b:c"}, spread("by_key", 9, 0, 10)),
-        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 0, 0, 10, mapped="2")),
-        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 10, 0, 0, mapped="0")),
     ],
 )
 def test_a_change_of_partitioning_that_the_file_states_goes_on_and_is_told(
@@ -254,7 +240,7 @@ def test_a_change_of_partitioning_that_the_file_states_goes_on_and_is_told(
     planned = Case(positions={key(): was}, target=THREE, config=config).one()
     assert (planned.state, planned.copy) == (State.BEHIND, OffsetRange(40, 100))
     assert was.spread is not None
-    changed = (was.spread.by.name, was.spread.by.partitions) != (config["partitioning"], 3) or was.spread.by.hash == "0"
+    changed = (was.spread.by.name, was.spread.by.partitions) != (config["partitioning"], 3)
     assert ("records of one key may lie in two partitions" in planned.what) is changed
 
 

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from pydantic_core import PydanticCustomError
 
 from kafka_replication.config.sections.alerts import Alerts
-from kafka_replication.config.sections.base import DAY, PartitionNumber, Section, Tag, Text, Whole, listed
+from kafka_replication.config.sections.base import DAY, Section, Tag, Text, Whole, listed
 from kafka_replication.config.sections.failures import Failures
 from kafka_replication.config.sections.pipeline import PipelineDefinition
 from kafka_replication.config.sections.run import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
@@ -35,7 +35,7 @@ from kafka_replication.config.values.time import parse_start
 from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
+from kafka_replication.model.partitioning import KEEP, Partitioning
 from kafka_replication.model.targets import KAFKA, LATEST, TARGETS, name_problem
 
 __all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
@@ -114,16 +114,9 @@ class Replication(Section):
         default=KEEP,
         description=(
             "Which target partition a record goes to: `keep` (that of the same number), `by_key` (as Java's producer"
-            " chooses it), `round_robin`, `map` (as `partition_map` says), or a function of yours, written"
-            " `package.module:function`. With all but `keep`, a target topic may have any number of partitions. It"
-            " cannot be changed from or to `keep` once records were copied. See docs/partitioning.md."
-        ),
-    )
-    partition_map: dict[PartitionNumber, PartitionNumber] = Field(
-        default_factory=dict,
-        validate_default=True,
-        description=(
-            "For `partitioning: map`: the target partition of each source partition, for example `{0: 0, 1: 0, 2: 1}`."
+            " chooses it), `round_robin`, or a function of yours, written `package.module:function`. With all but"
+            " `keep`, a target topic may have any number of partitions. It cannot be changed from or to `keep` once"
+            " records were copied. See docs/partitioning.md."
         ),
     )
     delivery: Delivery = Field(
@@ -187,16 +180,6 @@ class Replication(Section):
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."
     )
     description: str = Field(default="", description="Markdown shown on the DAG's page (`doc_md`).")
-
-    @field_validator("partition_map")
-    @classmethod
-    def _belongs_to_map(cls, numbers: dict[int, int], info: ValidationInfo) -> dict[int, int]:
-        partitioning = info.data.get("partitioning")  # absent if it was wrong itself
-        if partitioning == MAP and not numbers:
-            raise ValueError("must have the target partition of each source partition, for example {0: 0, 1: 0}")
-        if numbers and partitioning not in (MAP, None):
-            raise ValueError(f"has a meaning for 'partitioning: map' only, not for '{partitioning}'")
-        return numbers
 
     @field_validator("tags")
     @classmethod
@@ -295,7 +278,7 @@ class Replication(Section):
         """The settings that a plan depends on, beside the pipeline, as JSON. Without defaults, so that a setting that a
         later version adds changes nothing.
         """
-        parts: Any = dict.fromkeys(("target", "on_existing_target", "partitioning", "partition_map", "delivery"), True)
+        parts: Any = dict.fromkeys(("target", "on_existing_target", "partitioning", "delivery"), True)
         parts |= {"source": {"connection"}, "topics": {"rename"}, "target_topics": {"partitions"}}
         chosen = self.model_dump(mode="json", include=parts, exclude_defaults=True)
         return {name: json.dumps(value, sort_keys=True) for name, value in chosen.items() if value}
@@ -318,7 +301,6 @@ class Replication(Section):
         stated = self.target_topics.partitions
         return Partitioning(
             name=self.partitioning,
-            map=self.partition_map,
             shared=self.on_existing_target == "share",
             stated=stated if isinstance(stated, int) else None,
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import ClassVar
 
-KEEP, BY_KEY, ROUND_ROBIN, MAP = "keep", "by_key", "round_robin", "map"
-BUILT_IN = (KEEP, BY_KEY, ROUND_ROBIN, MAP)
+KEEP, BY_KEY, ROUND_ROBIN = "keep", "by_key", "round_robin"
+BUILT_IN = (KEEP, BY_KEY, ROUND_ROBIN)
 FUNCTION = "a function"  # the kind of every other one
 BLOCK = 60  # consecutive offsets that `ROUND_ROBIN` and records without a key keep together; 2, 3, 4, 5, 6 divide it
 
@@ -16,9 +16,8 @@ BLOCK = 60  # consecutive offsets that `ROUND_ROBIN` and records without a key k
 class PartitionedBy:
     """The partitioning of a chunk, as its receipt stores it.
 
-    ``name`` is one of the constants above, or a function as ``package.module:function``. ``hash`` is of the parts that
-    the name does not have: the module of the function, or the target partition of `MAP`. ``partitions`` is the number
-    of target partitions.
+    ``name`` is one of the constants above, or a function as ``package.module:function``; ``hash`` is of its module.
+    ``partitions`` is the number of target partitions.
     """
 
     __pydantic_config__: ClassVar = {"strict": True, "extra": "forbid"}  # it stands in ledger entries
@@ -42,7 +41,6 @@ class Partitioning:
     """
 
     name: str = KEEP
-    map: Mapping[int, int] = field(default_factory=dict)
     shared: bool = False
     stated: int | None = None
 
@@ -62,18 +60,14 @@ class Partitioning:
         return self.name if self.name in BUILT_IN else FUNCTION
 
     def targets(self, source: int, partitions: Collection[int]) -> tuple[int, ...]:
-        """The target partitions in which records of this source partition may lie; none if a map lacks it.
-        ``partitions`` are the existing ones; the result may have others.
+        """The target partitions in which records of this source partition may lie. ``partitions`` are the existing
+        ones; with `KEEP` the result may be another one.
         """
-        if self.keeps:
-            return (source,)
-        if self.name == MAP:
-            return (self.map[source],) if source in self.map else ()
-        return tuple(sorted(partitions))
+        return (source,) if self.keeps else tuple(sorted(partitions))
 
     def moves_keys(self) -> bool:
         """True if another number of target partitions may move the records of a key to another partition."""
-        return self.name not in (KEEP, MAP, ROUND_ROBIN)
+        return self.name not in (KEEP, ROUND_ROBIN)
 
 
 SOLE = Partitioning()

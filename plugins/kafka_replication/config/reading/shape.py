@@ -76,8 +76,6 @@ def _describe(kind: Any, metadata: tuple[Any, ...]) -> str:
     if origin is tuple:
         return f"a list of {_describe(args[0], ())}"
     if origin is dict:
-        if get_origin(args[0]) is Annotated and get_args(args[0])[0] is int:
-            return "a mapping of partition to partition"
         return "a mapping of text to text" if args[1] is not Any else "a mapping"
     if isinstance(kind, type) and issubclass(kind, Section):
         return f"mappings with the keys {', '.join(fields_of(kind))}"

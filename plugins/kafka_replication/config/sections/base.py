@@ -33,17 +33,7 @@ def listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _as_partition(value: object) -> int:
-    """The number of a partition. The key of a mapping is text."""
-    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 7:
-        value = int(value)
-    if type(value) is not int or not 0 <= value < 1_000_000:
-        raise ValueError("must be the number of a partition, from 0 on")
-    return value
-
-
 Whole = Annotated[int, Field(strict=True)]
-PartitionNumber = Annotated[int, BeforeValidator(_as_partition)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, AfterValidator(_check_no_blank)]
 Tag = Annotated[str, Field(max_length=100), AfterValidator(_check_no_blank)]  # Airflow's TAG_MAX_LEN

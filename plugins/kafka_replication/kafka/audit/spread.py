@@ -20,7 +20,7 @@ from kafka_replication.ledger.placement import KafkaPartitions
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.model.partitioning import MAP, Partitioning
+from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.auditing import SpreadChunk
 from kafka_replication.verification.chunks import places, set_aside
@@ -34,9 +34,8 @@ from kafka_replication.verification.verify import PartDigest
 def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choose | None:
     """The function that chose the target partitions of a chunk; None if it is a function that is no longer the same."""
     by = placement.by
-    said = Partitioning(name=by.name, map={key.source.partition: int(by.hash)} if by.name == MAP else {})
     try:
-        today = partitioner(said, key.source, range(by.partitions), cluster)
+        today = partitioner(Partitioning(name=by.name), key.source, range(by.partitions), cluster)
     except BadInput:
         return None
     return today.choose if today.by.hash == by.hash else None

@@ -14,16 +14,7 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.partitioning import (
-    BUILT_IN,
-    BY_KEY,
-    KEEP,
-    MAP,
-    ROUND_ROBIN,
-    PartitionedBy,
-    Partitioning,
-    block,
-)
+from kafka_replication.model.partitioning import BUILT_IN, BY_KEY, KEEP, ROUND_ROBIN, PartitionedBy, Partitioning, block
 from kafka_replication.sinks.port import Record, RefusedAt
 
 Choose = Callable[[Record], int]
@@ -51,12 +42,11 @@ def partitioner(
         raise Refused(
             f"{source}: partitioning {partitioning.name} writes to target partition {', '.join(map(str, targets))} of"
             f" {count}",
-            "add partitions to the target topic, or correct partition_map",
+            "add partitions to the target topic",
         )
     match partitioning.name:
-        case str(name) if name in (KEEP, MAP):
-            only = targets[0]
-            return Partitioner(_by(name, count, str(only) if name == MAP else ""), lambda _: only)
+        case str(name) if name == KEEP:
+            return Partitioner(_by(name, count), lambda _: number)
         case str(name) if name == BY_KEY:
             return Partitioner(_by(name, count), _by_key(number, count))
         case str(name) if name == ROUND_ROBIN:

@@ -8,7 +8,7 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import partitioning_of
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
+from kafka_replication.model.partitioning import KEEP, Partitioning
 from kafka_replication.planning.partitions import refusals
 from kafka_replication.planning.partitions.refusals import Refusal
 from kafka_replication.planning.plan import State
@@ -41,21 +41,8 @@ def refusal_of_partitions(
 ) -> Refusal | None:
     """The refusal if the target topic, with these ``partitions``, lacks one for a record of this source partition."""
     numbers = partitioning.targets(key.source.partition, partitions)
-    if not numbers:
-        return Refusal(
-            State.FEWER_PARTITIONS,
-            f"{key.source}: partition_map has no target partition for it",
-            f"add '{key.source.partition}: <target partition>' to partition_map",
-        )
-    if set(numbers) <= set(partitions):
+    if numbers and set(numbers) <= set(partitions):
         return None
-    if partitioning.name == MAP:
-        return Refusal(
-            State.FEWER_PARTITIONS,
-            f"{key.source}: partition_map sends it to partition {numbers[0]} of {key.target_topic}, which has"
-            f" {len(partitions)} partitions, from 0 on",
-            "correct partition_map, or add partitions to the target topic",
-        )
     return refusals.fewer_partitions(key, source, len(partitions))
 
 
@@ -139,9 +126,7 @@ def _not_to_be_shared(key: PartitionKey, position: Position) -> Refusal:
 def note_of_change(partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int) -> str:
     """The effect for readers of a change that was not refused; empty if there is none."""
     by = position.spread.by if position.spread and position.coverage else None
-    mapped = str(partitioning.map.get(key.source.partition, "")) if partitioning.name == MAP else ""
-    moved = by is not None and by.name == MAP and by.hash != mapped
-    if by is None or ((by.name, by.partitions) == (partitioning.name, partitions) and not moved):
+    if by is None or (by.name, by.partitions) == (partitioning.name, partitions):
         return ""
     return (
         f"{key.source}: from offset {position.next_offset} on, records are spread by {partitioning.name} over"
