@@ -161,7 +161,7 @@ def test_a_key_in_two_partitions_is_refused_by_name(customers: Customers) -> Non
     errors = {line.key.source.partition: line.error for line in report.ranges if line.error}
     assert errors.keys() == {other} and "target.partitioner" in (errors[other] or ""), report.table()
     [remedy] = {line.remedy for line in report.ranges if line.error}
-    assert remedy == "correct the record (a transform can), or let failures.refused set it aside"
+    assert remedy == "correct the record (a transform can), or let failures set it aside (quarantine or skip)"
     assert customers.found()["a"][2] == customers.record("a", 1).value
 
 

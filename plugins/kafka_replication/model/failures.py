@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """The kind of a record's failure. The names are keys of the section ``failures`` of a replication file."""
+    """The kind of a record's failure. Some are keys of the section ``failures`` of a replication file."""
 
     TOO_LARGE = "too_large"  # for the target topic, or for the producer
     REFUSED = "refused"  # by the target's broker or client: no key on a compacted topic, timestamp out of bounds

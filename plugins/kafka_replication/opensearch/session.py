@@ -30,7 +30,7 @@ PAGE = 10_000
 
 REMEDIES: Mapping[FailureKind, str] = {
     FailureKind.REFUSED: (
-        "correct the mapping of the index or the record (a transform can), or let failures.refused set it aside"
+        "correct the mapping of the index or the record (a transform can), or let failures.policy set it aside"
     ),
     FailureKind.TOO_LARGE: "let failures.too_large set it aside, or raise http.max_content_length of the cluster",
 }

@@ -375,6 +375,6 @@ def named(key: PartitionKey, failure: Failure) -> str:
 def refused(key: PartitionKey, failures: Sequence[Failure], remedies: Mapping[FailureKind, str]) -> RefusedAt:
     """The error about these failures, with the remedy for the first one."""
     first, *more = failures
-    aside = f"correct the record (a transform can), or let failures.{first.kind} set it aside"
+    aside = "correct the record (a transform can), or let failures set it aside (quarantine or skip)"
     remedy = aside if first.error in NO_PLACE else remedies.get(first.kind, aside)
     return RefusedAt(named(key, first), remedy, first.offset, kind=first.kind, error=first.error, more=more)

@@ -34,7 +34,7 @@ def _kind(meaning: str) -> Any:
 
 
 class Failures(Section):
-    """The policy for each kind of record that cannot be copied. See docs/failed-records.md."""
+    """The policy for records that cannot be copied, and that for some kinds of them. See docs/failed-records.md."""
 
     policy: Policy = Field(
         default="fail",
@@ -45,14 +45,10 @@ class Failures(Section):
         ),
     )
     too_large: Policy | None = _kind("records that are larger than the target topic takes")
-    refused: Policy | None = _kind(
-        "records that the target refuses for another reason: no key on a compacted topic, a timestamp out of bounds"
-    )
     unreadable: Policy | None = _kind(
         "batches of the source that cannot be read, because their checksum is wrong or they cannot be decompressed;"
         " each of their offsets counts as a record, and `quarantine` keeps their coordinates alone"
     )
-    unfaithful: Policy | None = _kind("records that the client cannot copy without changing them")
     transform: Policy | None = _kind("records on which a filter or a transform fails")
     limit: Annotated[Whole, Field(ge=0)] | Annotated[str, AfterValidator(_check_percent)] = Field(
         default=10_000,
@@ -72,7 +68,7 @@ class Failures(Section):
 
     def of(self, kind: FailureKind) -> Policy:
         """The policy for failures of this kind."""
-        own: Policy | None = getattr(self, kind.value)
+        own: Policy | None = getattr(self, kind.value, None)
         return own or self.policy
 
     @property

@@ -30,7 +30,7 @@ class Documents(Section):
         default="json",
         description=(
             "`json`: the value is a JSON object, and its fields are those of the document; a record with another value"
-            " cannot be copied (`failures.refused`). `base64`: the value's bytes are kept in `kafka.value`."
+            " cannot be copied (`failures.policy`). `base64`: the value's bytes are kept in `kafka.value`."
         ),
     )
 
