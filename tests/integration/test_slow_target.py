@@ -115,7 +115,7 @@ def test_a_target_that_goes_away_ends_the_range_in_time_and_the_next_run_goes_on
     scene.proxy.accept()
     assert result.copied is not None and result.read_back is not None
     assert (result.copied.copied, result.copied.retriable) == (100, True)
-    assert "timeouts.range_without_progress" in str(result.copied.error)
+    assert result.copied.stop is not None and result.copied.stop.error_id == "no-progress"
     assert result.read_back.error is not None and result.read_back.retriable
     (healed,) = submit(job)
     assert healed.copied is not None and healed.read_back is not None

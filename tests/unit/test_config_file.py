@@ -217,7 +217,7 @@ def test_files_that_hold_no_replication(data: bytes, words: str) -> None:
 def test_every_mistake_is_shown_at_once_in_the_order_of_lines() -> None:
     said = complaint(
         "nam: a\n\nsource: {connection: s, password: hunter2}\ntopics:\n  include:\n    - ok\n"
-        "    - not ok\ncopy:\n  rounds: 0\nname: A\nname: B\n"
+        "    - not ok\ncopy:\n  chunk_records: 0\nname: A\nname: B\n"
     )
     places = [line.split(": ")[:2] for line in said.splitlines()]
     assert places == [
@@ -225,7 +225,7 @@ def test_every_mistake_is_shown_at_once_in_the_order_of_lines() -> None:
         ["F:1", "key 'nam'"],
         ["F:3", "key 'source.password'"],
         ["F:7", "key 'topics.include[1]'"],
-        ["F:9", "key 'copy.rounds'"],
+        ["F:9", "key 'copy.chunk_records'"],
         ["F:10", "key 'name'"],
         ["F:11", "key 'name'"],
     ]

@@ -210,7 +210,7 @@ def test_a_range_that_does_not_move_is_given_up_long_before_its_last_attempt(mon
     world.during = during
     made = copier(world, sessions=500, pause=lambda seconds: None, deadline=Deadline().while_moving(600))
     result = made.copy(task(0, 9))
-    assert result.error is not None and "range_without_progress" in result.error
+    assert result.stop is not None and result.stop.error_id == "no-progress"
     assert (result.retriable, result.copied, world.target.visible()) == (True, 6, list(range(6)))
     assert result.sessions < 100
     assert_consistent(world)

@@ -35,7 +35,7 @@ def rest(changes: dict[str, str], more: str = "") -> Replication:
     [
         ({}, "shedulee: x"),
         ({}, "copy: {chunk_records: many}"),
-        ({}, "copy: {chunk_seconds: 900}"),  # does not fit the default of timeouts.range_without_progress
+        ({}, "copy: {chunk_seconds: 900}"),  # does not fit the default of copy.transaction_timeout
         ({}, "copy: {chunk_records: 1"),
         ({}, "retention: [1"),
         ({}, "owner: me\n\tx: 1"),

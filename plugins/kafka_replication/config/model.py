@@ -169,9 +169,7 @@ class Replication(Section):
     )
     retries: Retries = Field(default_factory=Retries, description="Retries of failed Airflow tasks.")
     lease: Lease = Field(default_factory=Lease, description="The leases that keep two runs apart.")
-    timeouts: Timeouts = Field(
-        default_factory=Timeouts, validate_default=True, description="How long requests, ranges and a run may take."
-    )
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests and a run may take.")
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")
     dags: Dags = Field(default_factory=Dags, description="Which DAGs the replication has beside its own.")
@@ -212,17 +210,6 @@ class Replication(Section):
                 "interval needs a time as start_from, such as 2030-01-31T06:00:00Z: the first interval begins there"
             )
         return progress
-
-    @field_validator("timeouts")
-    @classmethod
-    def _lets_a_chunk_end(cls, timeouts: Timeouts, info: ValidationInfo) -> Timeouts:
-        copying, most = info.data.get("copying"), timeouts.range_without_progress
-        if isinstance(copying, Copy) and 2 * copying.chunk_seconds > most:
-            raise ValueError(
-                f"range_without_progress ({most}) must be at least twice copy.chunk_seconds ({copying.chunk_seconds}):"
-                " a range moves when a chunk is committed"
-            )
-        return timeouts
 
     @field_validator("accept_loss")
     @classmethod

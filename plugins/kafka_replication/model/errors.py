@@ -206,7 +206,7 @@ class OutOfTime(ReplicationError):
 
 
 class NoProgress(ReplicationError):
-    """A range was given up, because it did not move for `timeouts.range_without_progress`. The next run tries again."""
+    """A range was given up, because it did not move for ten minutes. The next run tries again."""
 
     id = "no-progress"
     retriable = True

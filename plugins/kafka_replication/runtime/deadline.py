@@ -88,11 +88,11 @@ class Deadline:
         if self.clock is None or stopped or self.at <= self.clock.at:
             return out_of_time(doing, last)
         return NoProgress(
-            f"{doing}: nothing was committed or verified for {self.clock.seconds:.0f} s"
-            f" (timeouts.range_without_progress), so this run gives the range up{_last(last)}",
+            f"{doing}: nothing was committed or verified for {self.clock.seconds:.0f} s, so this run gives"
+            f" the range up{_last(last)}",
             (f"{last.remedy}; " if last and last.remedy else "")
-            + "the next run tries again, after the last commit; if the range only needs longer, raise"
-            " timeouts.range_without_progress",
+            + "the next run tries again, after the last commit; if the range only needs longer, let fewer of them share"
+            " the network (spark.parallelism), or raise copy.throughput_limit",
         )
 
 

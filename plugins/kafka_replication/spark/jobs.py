@@ -36,6 +36,8 @@ NEEDED = (
     "kafka_replication.kafka.engines.record.engine",
 )
 NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.engines.batch.engine")
+# Seconds: brokers restart and leaders move in less, and the next run, which tries again, need not wait for long.
+WITHOUT_PROGRESS = 600.0
 
 
 def needed(settings: Copy) -> tuple[str, ...]:
@@ -124,7 +126,7 @@ class Job:
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
     seconds: float | None = None  # the seconds left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
-    without_progress_seconds: float = 600.0  # after which a range that does not move is given up
+    without_progress_seconds: float = WITHOUT_PROGRESS  # after which a range that does not move is given up
     partitioning: Partitioning = SOLE
     together: int = 1  # how many small ranges a worker may work on at a time
 

@@ -41,8 +41,8 @@ class Copy(Section):
         ge=1,
         validate_default=True,
         description=(
-            "Longest time in seconds that one chunk may take; at most half of `transaction_timeout` and of"
-            " `timeouts.range_without_progress`. A chunk that could not be sent in time is sent again in smaller ones."
+            "Longest time in seconds that one chunk may take; at most half of `transaction_timeout`. A chunk that could"
+            " not be sent in time is sent again in smaller ones."
         ),
     )
     stall_timeout: Whole = Field(
@@ -61,7 +61,7 @@ class Copy(Section):
         description=(
             "A range fails after this many attempts in a row that copied nothing; each attempt is a new producer"
             " session. The same number applies to reading back and to single steps. The pauses between attempts grow"
-            " to 5 seconds. `timeouts.range_without_progress` and `timeouts.run` may end the attempts earlier."
+            " to 5 seconds. Ten minutes without progress and `timeouts.run` may end the attempts earlier."
         ),
     )
     throughput_limit: Whole | None = Field(
@@ -71,14 +71,6 @@ class Copy(Section):
             "Most bytes a second (keys, values and headers, uncompressed) that one run reads from the source, and later"
             " reads back from the target. Each range that is worked on at a time gets an equal share for as long as the"
             " run lasts; so the last ranges do not use what others leave. null means no limit."
-        ),
-    )
-    rounds: Whole = Field(
-        default=3,
-        ge=1,
-        le=100,
-        description=(
-            "How many Spark jobs one run may submit for ranges that a newer copier took over, or whose Spark task died."
         ),
     )
 
@@ -218,17 +210,9 @@ class Dags(Section):
 
 
 class Timeouts(Section):
-    """The longest times for one request, for a range that does not move, and for a run as a whole."""
+    """The longest times for one request, and for a run as a whole."""
 
     request: Whole = Field(default=30, ge=1, le=300, description="Seconds one request to a cluster may take.")
-    range_without_progress: Whole = Field(
-        default=600,
-        ge=1,
-        description=(
-            "Seconds after which a run gives up a range of which nothing was committed, or nothing verified. The other"
-            " ranges go on, and the next run tries again. At least twice `copy.chunk_seconds`."
-        ),
-    )
     run: Whole | None = Field(
         default=6 * 3600,
         ge=1,

@@ -18,7 +18,7 @@ from kafka_replication.runs.audit.progress import Shown
 from kafka_replication.runs.audit.sides import look
 from kafka_replication.runs.audit.target_reading import plan_reading
 from kafka_replication.runs.audit.unknown_partitions import unknown_to_ledger
-from kafka_replication.runs.replicate.replicating import job
+from kafka_replication.runs.replicate.replicating import ROUNDS, job
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.jobs import AuditJob, JobEnd
 from kafka_replication.spark.launcher import Launcher
@@ -110,7 +110,7 @@ class _Work:
             shown.done(new)
 
         end = JobEnd()
-        for _ in range(self._run.replication.copying.rounds):
+        for _ in range(ROUNDS):
             left = sorted((task for task in tasks if task.id not in results), key=lambda task: -task.size.offsets)
             if not left or (end.error and not end.retriable):
                 break

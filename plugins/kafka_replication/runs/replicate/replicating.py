@@ -26,13 +26,14 @@ from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.replicate.progress import Watch
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, longest_first
+from kafka_replication.spark.jobs import WITHOUT_PROGRESS, Job, JobEnd, RangeResult, RangeTask, longest_first
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.sight import BYTES, RECORDS, RETRIES, THROTTLED, Total
 
 log = logging.getLogger(__name__)
+ROUNDS = 3  # jobs for a task: twice a newer copier or a dead worker may have been chance, a third time it is not
 LONGEST_WAIT = 7 * 86_400.0  # seconds; what a run without a time budget waits for others at most
 
 
@@ -186,13 +187,13 @@ class _Work:
         return next_slice(self._plan, self._view.positions, most, self._book.failed).partitions
 
     def _do(self, tasks: Sequence[RangeTask]) -> None:
-        """Run the tasks in at most ``copy.rounds`` jobs.
+        """Run the tasks in at most `ROUNDS` jobs.
 
         A further round repeats tasks that were fenced or have no result. The worker itself retries all other retriable
         errors.
         """
         left = longest_first(tasks)
-        for round_ in range(self._run.replication.copying.rounds):
+        for round_ in range(ROUNDS):
             if not left:
                 return
             self._run.check()
@@ -299,7 +300,7 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
         request_seconds=settings.timeouts.request,
-        without_progress_seconds=settings.timeouts.range_without_progress,
+        without_progress_seconds=max(WITHOUT_PROGRESS, 2.0 * settings.copying.chunk_seconds),
         tasks=tasks,
     )
 
