@@ -46,11 +46,7 @@ def test_a_failed_replication_is_reported_but_nothing_runs_without_a_plan(dag: D
 
 
 def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
-    dag = build_dag(
-        replication(
-            schedule="*/15 * * * *", owner="data", tags=["dr"], retries={"attempts": 7, "delay": 5, "max_delay": 50}
-        )
-    )
+    dag = build_dag(replication(schedule="*/15 * * * *", owner="data", tags=["dr"], retries={"attempts": 7}))
     assert str(dag.schedule) == "*/15 * * * *"
     assert (dag.dag_id, dag.tags) == ("orders-dr", {"dr"})
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
@@ -58,8 +54,8 @@ def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
         assert (task.owner, task.retries, task.retry_delay, task.max_retry_delay) == (
             "data",
             7,
-            timedelta(seconds=5),
-            timedelta(seconds=50),
+            timedelta(seconds=30),
+            timedelta(seconds=600),
         )
 
 

@@ -82,7 +82,7 @@ def test_a_dead_source_is_told_at_the_first_failed_try(
     source = Cluster(own_cluster.bootstrap)
     source.create(name)
     source.produce(name, numbered(20))
-    more = {"retries": {"attempts": 3, "delay": 30}, "timeouts": {"request": 5}, "topics": {"include": [name]}}
+    more = {"retries": {"attempts": 3}, "timeouts": {"request": 5}, "topics": {"include": [name]}}
     document = {**FILE, "name": name, **more}
     sides = Brokers(own_cluster.bootstrap), target_cluster
     with airflow_between(*sides, document, tmp_path, received) as started, started.api() as api:

@@ -27,7 +27,7 @@ FILE = {
     "name": NAME,
     "topics": {"include": [NAME]},
     "copy": {"chunk_records": CHUNK, "engine": "record", "transaction_timeout": 600},
-    "retries": {"attempts": 2, "delay": 1, "max_delay": 1},
+    "retries": {"attempts": 2},
 }
 
 

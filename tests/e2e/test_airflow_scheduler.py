@@ -58,7 +58,7 @@ def airflow(
         "name": KILLED,
         "topics": {"include": [KILLED]},
         "copy": {"chunk_records": 100},
-        "retries": {"attempts": 3, "delay": 1},
+        "retries": {"attempts": 3},
     }
     hourly = {
         "name": HOURLY,

@@ -112,9 +112,9 @@ def _repair(trial: Trial) -> None:
 
 def two_runs(trial: Trial) -> None:
     """The lease makes one wait for the other."""
-    first = trial.start(lease={"duration": 3, "wait": 100})
+    first = trial.start(lease={"wait": 100})
     time.sleep(trial.dice.random() * 3)
-    second = trial.start(lease={"duration": 3, "wait": 100})
+    second = trial.start(lease={"wait": 100})
     outcomes = [trial.finish(first), trial.finish(second)]
     if not set(outcomes) <= {"done", "nothing_to_do"}:
         raise TrialFailed(f"two runs at once ended with {outcomes}")

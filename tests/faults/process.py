@@ -22,7 +22,7 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run.report import RunReport
-from kafka_replication.runs import runner, steps
+from kafka_replication.runs import leasing, runner, steps
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.leasing import leased, live_scope
 from kafka_replication.runs.run import Request, open_run
@@ -138,6 +138,7 @@ def as_tasks(
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     mutations.apply(settings.get("mutation"))
     move_clock(settings.get("clock", 0))
+    leasing.DURATION = 3.0  # so that what follows a run that stands still need not wait long
     clients = Clients(settings["clients"])
     threads = Threads()
     launcher: Launcher = (

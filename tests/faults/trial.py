@@ -100,7 +100,7 @@ class Trial:
                 **profiles.current().target,
             },
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
-            "lease": {"duration": 3, "wait": 30},
+            "lease": {"wait": 30},
             "copy": self.copy,
             **self.settings,
             **more,

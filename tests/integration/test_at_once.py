@@ -30,7 +30,7 @@ from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess
 from tests.support.leases import acquire, exactly
 from tests.support.programs import Program
-from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
+from tests.support.scenario import Scenario, numbered, only
 from tests.support.waiting import SAFETY, wait_until
 
 HOUR = {"duration": 3600, "wait": 600}
@@ -272,7 +272,7 @@ def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: i
     """It stood still just before it committed, longer than its lease. Another run took over; then the first one woke."""
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
-    scene.settings |= {"lease": SHORT_LEASE, "copy": {"transaction_timeout": 600}}  # not its end, but the other fences
+    scene.settings |= {"copy": {"transaction_timeout": 600}}  # not its end, but the other fences
     gate = scene.folder / "gate"
     gate.touch()
     config = json.dumps(scene.document(start_from="earliest"))
@@ -284,7 +284,7 @@ def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: i
         stop_beside_the_store(scene, late)
         gate.unlink()
         scene.source.produce(scene.topic, numbered(50, 100))
-        report = scene.run(start_from="earliest", lease=SHORT_LEASE)
+        report = scene.run(start_from="earliest")
         assert report.outcome == "done" and not report.notes, report.table()
         before = scene.bare_run().view()
     finally:

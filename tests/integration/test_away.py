@@ -15,12 +15,11 @@ from kafka_replication.runs.run import Request
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.leases import holder_of
-from tests.support.scenario import SHORT_LEASE, Scenario, numbered
+from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import wait_until
 
 RECORDS = 4_000
 SHORT: dict[str, Any] = {
-    "lease": SHORT_LEASE,
     "copy": {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 3},
 }
 

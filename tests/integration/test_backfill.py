@@ -26,7 +26,7 @@ from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess, after_copy, copies, no_launch
 from tests.support.leases import holder_of
-from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
+from tests.support.scenario import Scenario, numbered, only
 from tests.support.waiting import SAFETY
 
 START = 1_700_000_000_000  # the first numbered record's timestamp; the others follow, a millisecond apart
@@ -276,7 +276,6 @@ def test_a_backfill_killed_anywhere_is_finished_by_the_next_one(scene: Scenario,
     scene.settings |= {
         "max_records_per_run": 60,
         "copy": {"chunk_records": 25, "transaction_timeout": 6, "chunk_seconds": 3},
-        "lease": SHORT_LEASE,
         "start_from": "latest",
     }
     scene.source.create(scene.topic)
@@ -311,7 +310,7 @@ def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfill
         assert gate.inside.wait(SAFETY)
         holder = holder_of(scene.store, scene.name)
         assert holder is not None
-        impatient = Backfills(scene, {"lease": {"duration": 3, "wait": 0}})
+        impatient = Backfills(scene, {"lease": {"wait": 0}})
         with pytest.raises(Busy, match=holder.owner):
             impatient.run(30, 80)
         second = threading.Thread(target=lambda: reports.append(backfills.run(30, 80)))

@@ -289,7 +289,7 @@ def test_a_topic_that_is_busy_or_refused_holds_up_no_other(scene: Scenario) -> N
         scene.source.produce(topic, [Rec(None, b"no key"), *numbered(3), Rec(None, b"nor this")])
     scene.settings |= {"failures": QUARANTINE, "topics": {"include": [other, scene.topic]}}
     assert scene.run().outcome == "done"
-    scene.settings["lease"] = {"duration": 10, "wait": 0}
+    scene.settings["lease"] = {"wait": 0}
     scene.target.set(scene.topic, cleanup_policy="delete")
     lease = acquire(scene.store, scene.name, "backfill-7", "try 1", 600, exactly(other))
 

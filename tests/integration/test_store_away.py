@@ -28,7 +28,7 @@ __all__ = ["server"]
 
 FIRST, TURNS = int(os.environ.get("STORE_AWAY_FIRST", "0")), int(os.environ.get("STORE_AWAY_TURNS", "5"))
 SEED = os.environ.get("STORE_AWAY_SEED", "")
-AWAY = (1, 5, 10, 20, 40)  # seconds
+AWAY = (1, 5, 10, 20, 40)  # seconds, less and more than a lease lasts
 RECORDS = 300
 
 
@@ -147,8 +147,7 @@ def test_a_killed_store_costs_the_waiting_alone(
     away = AWAY[turn // len(CASES) % len(AWAY)]  # 25 turns have each command with each length
     seed = f"{SEED or random.randrange(10**6)}-{turn}"
     dice, case = random.Random(seed), CASES[name]
-    lease = dice.choice([10, 60])
-    scene.settings |= {"lease": {"duration": lease, "wait": 60}, "copy": {"chunk_records": 50}}
+    scene.settings |= {"copy": {"chunk_records": 50}}
     if name not in usual:
         calm = OnPostgres((scene.source, scene.target), scene.folder, server.url)
         arguments = case.prepare(calm)
@@ -168,7 +167,7 @@ def test_a_killed_store_costs_the_waiting_alone(
         server.start()
         code, out, err = under_way.result()
     took, load = time.monotonic() - began, os.getloadavg()[0]
-    told = f"{name}: seed {seed}, lease {lease} s, killed after {moment:.2f} of {usual[name]:.2f} s for {away} s{' (had ended)' * ended}"
+    told = f"{name}: seed {seed}, killed after {moment:.2f} of {usual[name]:.2f} s for {away} s{' (had ended)' * ended}"
     print(f"{told}: exit {code} after {took:.1f} s, load {load:.1f}")
     assert code == 0, f"{told}\n{out}\n{err}"
     usual[name] = min(usual[name], max(1.0, took - away))  # the machine may be less busy now

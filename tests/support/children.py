@@ -9,7 +9,7 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.jobs import JOB, RESULTS, Job
 from tests.support.programs import Program
-from tests.support.scenario import SHORT_LEASE, Scenario
+from tests.support.scenario import Scenario
 
 
 def spawn(module: str, *arguments: str, failpoint: str = "") -> Program:
@@ -18,7 +18,7 @@ def spawn(module: str, *arguments: str, failpoint: str = "") -> Program:
 
 def run_process(scene: Scenario, failpoint: str = "", at_once: int = 1) -> Program:
     """A whole run, which works on so many partitions at a time."""
-    config = json.dumps(scene.document(lease=SHORT_LEASE))
+    config = json.dumps(scene.document())
     arguments = (scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, str(at_once))
     return spawn("run_process", *arguments, failpoint=failpoint)
 

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 from kafka_replication.config import Replication
-from kafka_replication.runs import runner
+from kafka_replication.runs import leasing, runner
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.support.addresses import Addresses
@@ -15,6 +15,7 @@ from tests.support.jobs import InProcess
 
 if __name__ == "__main__":
     source, target, store_url, config, *at_once = sys.argv[1:]
+    leasing.DURATION = 3.0  # so that a test that stops this process need not wait long for the next one
     launcher = partial(InProcess, at_once=int(*at_once or ["1"]))
     report = runner.run(
         Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), launcher, Request()

@@ -45,8 +45,6 @@ from tests.support.waiting import SAFETY, wait_until
 
 Header = tuple[str, bytes | None]
 # A busy machine may stand still for seconds; who kills a run does not want to wait for its lease.
-LEASE = {"duration": 10, "wait": 60}
-SHORT_LEASE = {"duration": 3, "wait": 60}
 ALL = Request()
 T = TypeVar("T")
 
@@ -294,7 +292,6 @@ class Scenario:
             "source": {"connection": "source"},
             "target": {"connection": "target"},
             "topics": {"include": [self.topic]},
-            "lease": LEASE,
         }
         value |= {**self.settings, **more}
         value["copy"] = {

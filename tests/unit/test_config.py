@@ -56,8 +56,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     ) == (None, 604_800, {})
     assert made.preflight.unsafe_target == "warn"
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
-    assert (made.retries.attempts, made.retries.delay, made.retries.max_delay) == (3, 30, 600)
-    assert (made.lease.duration, made.lease.wait, made.timeouts.request, made.timeouts.run) == (15, 60, 30, 21_600)
+    assert (made.retries.attempts, made.lease.wait, made.timeouts.request, made.timeouts.run) == (3, 60, 30, 21_600)
     assert (made.copying.attempts, made.alerts.callback) == (500, None)
 
 

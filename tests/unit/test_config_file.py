@@ -70,8 +70,6 @@ FIFTH_LINE = [
     ("spark: {connection: 'a b'}", "key 'spark.connection': must be the id of an Airflow connection"),
     ("spark: {connection: 'spark://user:secret@host'}", "found 'spark://***@host'"),
     ("spark: {connection: 'spark://host'}", "must be the id of an Airflow connection"),
-    ("retries: {max_delay: 3}", "max_delay (3) must not be below delay (30)"),
-    ("retries: {delay: 900}", "max_delay (600) must not be below delay (900)"),
     ("lease: {wait: -1}", "must be a whole number from 0 to 86400; found -1"),
     ("max_records_per_run: 0", "must be a whole number of at least 1, or null; found 0"),
     ("owner: ' '", "key 'owner': must not be empty"),

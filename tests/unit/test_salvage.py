@@ -18,7 +18,7 @@ LINES = [
     "topics: {include: [orders]}",
     "schedule: '*/2 * * * *'",
     "alerts: {apprise: oncall, lag: {records: 5}}",
-    "retries: {attempts: 2, delay: 3}",
+    "retries: {attempts: 2}",
 ]
 EVERY_TWO = "*/2 * * * *"
 
@@ -40,7 +40,7 @@ def rest(changes: dict[str, str], more: str = "") -> Replication:
         ({}, "retention: [1"),
         ({}, "owner: me\n\tx: 1"),
         ({}, "name: again"),
-        ({"retries": "retries: {attempts: -1, delay: 3}"}, ""),
+        ({"alerts": "alerts: {apprise: oncall, lag: {records: -5}}"}, ""),
         ({"source": "source: {conection: s}"}, ""),
         ({"topics": "topics: {include: ['^(']}"}, ""),
     ],
@@ -48,7 +48,7 @@ def rest(changes: dict[str, str], more: str = "") -> Replication:
 def test_a_mistake_elsewhere_leaves_name_schedule_and_alerts(changes: dict[str, str], more: str) -> None:
     found = rest(changes, more)
     assert (found.name, found.schedule) == ("orders", EVERY_TWO)
-    assert found.retries.delay == 3
+    assert found.retries.attempts == 2
     assert found.alerts.apprise == "oncall"
 
 

@@ -168,7 +168,7 @@ class Replication(Section):
         default_factory=Spark, description="Where Spark runs, and how many partitions it copies at once."
     )
     retries: Retries = Field(default_factory=Retries, description="Retries of failed Airflow tasks.")
-    lease: Lease = Field(default_factory=Lease, description="The leases that keep two runs apart.")
+    lease: Lease = Field(default_factory=Lease, description="The lease that keeps two runs apart.")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests and a run may take.")
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")

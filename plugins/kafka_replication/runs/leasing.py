@@ -19,6 +19,9 @@ from kafka_replication.watermarks.values import Claim
 
 EVERYTHING = Scope.exactly(TargetTopics.ALL)
 NOTHING = Scope.exactly(TargetTopics.NONE)
+# Seconds after which the lease of a run that died on another host ends: the next run need not wait long, and a run that
+# works, which renews it three times in this time, may fail twice.
+DURATION = 15.0
 
 
 def live_scope(run: Run, source_topics: Iterable[str] = ()) -> Scope:
@@ -77,10 +80,7 @@ def acquire_lease(
     ``attempt`` names the holder. A random part makes it unique, so that two processes of the same name never have the
     lease at the same time.
     """
-    settings, holder = replication.lease, f"{attempt} {secrets.token_hex(4)}"
-    terms = Terms(
-        duration=settings.duration, wait=settings.wait, expected=max(3600.0, 2.0 * replication.retries.max_delay)
-    )
+    holder, terms = f"{attempt} {secrets.token_hex(4)}", Terms(duration=DURATION, wait=replication.lease.wait)
     claim = Claim(replication=replication.name, owner=owner, holder=holder, scope=scope, process=ProcessIdentity.own())
     return HeldLease(store, wait_for_lease(store, claim, terms), terms, release=release)
 

@@ -127,40 +127,19 @@ class Retries(Section):
     """Airflow's retries of a failed task whose error is retriable."""
 
     attempts: Whole = Field(
-        default=3, ge=0, le=100, description="How many times a failed task is run again (Airflow's `retries`)."
-    )
-    delay: Whole = Field(
-        default=30, ge=0, le=DAY, description="Seconds before the first retry; the wait doubles with each further one."
-    )
-    max_delay: Whole = Field(
-        default=600,
+        default=3,
         ge=0,
-        le=DAY,
-        validate_default=True,
-        description="Longest wait in seconds between two retries; at least `delay`.",
+        le=100,
+        description=(
+            "How many times a failed task is run again (Airflow's `retries`), the first time after 30 seconds. The wait"
+            " doubles with each further time, up to 10 minutes."
+        ),
     )
-
-    @field_validator("max_delay")
-    @classmethod
-    def _is_not_below_delay(cls, max_delay: int, info: ValidationInfo) -> int:
-        delay = info.data.get("delay")
-        if delay is not None and max_delay < delay:
-            raise ValueError(f"max_delay ({max_delay}) must not be below delay ({delay})")
-        return max_delay
 
 
 class Lease(Section):
     """The lease that prevents two runs from working on the same target topics at the same time."""
 
-    duration: Whole = Field(
-        default=15,
-        ge=1,
-        le=DAY,
-        description=(
-            "Seconds after which the lease of a run that died ends, if it died on another host. A run that works renews"
-            " its lease three times in each duration."
-        ),
-    )
     wait: Whole = Field(
         default=60,
         ge=0,

@@ -15,16 +15,17 @@ from kafka_replication.orchestration.task_run import PLAN
 
 REPLICATE, REPORT = "replicate", "report"
 TASKS = (PLAN, REPLICATE, REPORT)
+# A broker restarts and a leader moves in the first wait; it doubles, and the longest one is that of an outage.
+RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=30), timedelta(minutes=10)
 
 
 def default_args(replication: Replication) -> dict[str, object]:
-    retries = replication.retries
     return {
         "owner": replication.owner,
-        "retries": retries.attempts,
-        "retry_delay": timedelta(seconds=retries.delay),
+        "retries": replication.retries.attempts,
+        "retry_delay": RETRY_DELAY,
         "retry_exponential_backoff": 2,
-        "max_retry_delay": timedelta(seconds=retries.max_delay),
+        "max_retry_delay": LONGEST_RETRY_DELAY,
     }
 
 
