@@ -173,7 +173,7 @@ def test_a_position_that_is_repaired_knows_of_failed_records(with_failures: Scen
 
 
 def test_records_of_others_in_the_quarantine_topic(with_failures: Scenario) -> None:
-    """Another replication of topics of the same names may share it, and people write there by hand."""
+    """People write there by hand, also what an application copied from another replication's topic."""
     scene = with_failures
     before, place = offsets(scene), failures(scene)[0].place
     assert place is not None
@@ -252,31 +252,30 @@ def test_a_quarantine_topic_that_was_deleted_is_not_waited_for(scene: Scenario) 
 
 def test_many_quarantined_records_fit_into_a_quarantine_topic_that_takes_each(scene: Scenario) -> None:
     """A batch is no larger than what this topic takes, either."""
-    topic = f"{scene.name}.aside"
+    topic = scene.replication().quarantine_topic
     scene.source.create(scene.topic)
     scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
     scene.target.create(topic, 1, {"max.message.bytes": "100000"})
     scene.source.produce(scene.topic, [Rec(None, os.urandom(40_000)) for _ in range(40)])
-    report = scene.run(failures={**QUARANTINE, "topic": topic})
+    report = scene.run(failures=QUARANTINE)
     assert report.outcome == "done", report.table()
     assert only(report).quarantined == 40
 
 
 def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_it(scene: Scenario) -> None:
-    topic = f"{scene.name}.aside"
+    topic = scene.replication().quarantine_topic
     scene.source.create(scene.topic)
     scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
     scene.target.create(topic, 1, {"max.message.bytes": "10000"})
     small, large = Rec(None, b"small"), Rec(None, os.urandom(20_000))
     scene.source.produce(scene.topic, [*numbered(30), small, *numbered(10, 30), large, *numbered(10, 40)])
-    failures = {**QUARANTINE, "topic": topic}
-    report = scene.run(failures=failures)
+    report = scene.run(failures=QUARANTINE)
     assert f"the quarantine topic {topic} refuses the record at source offset 41: Message size too large" in (
         only(report).error or ""
     )
     assert (only(report).copied, only(report).quarantined, scene.watermark()) == (40, 1, 41)
     scene.target.set(topic, max_message_bytes="100000")
-    assert scene.run(failures=failures).outcome == "done"
+    assert scene.run(failures=QUARANTINE).outcome == "done"
     assert_each_once(scene, [30, 41])
 
 

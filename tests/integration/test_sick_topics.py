@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kafka_replication.planning.plan import State
 from kafka_replication.runs import steps
+from kafka_replication.runs.plan import target_topics
 from kafka_replication.runs.run import Request
 from tests.support.scenario import Scenario, numbered
 
@@ -45,6 +48,17 @@ def test_a_target_that_replaces_timestamps(scene: Scenario) -> None:
         good: 15,
         bad: 10,
     }
+
+
+def test_a_topic_that_is_created_otherwise_than_the_plan_said_stays_empty(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bad,) = several(scene, "bad")
+    otherwise = {"message.timestamp.type": "LogAppendTime"}
+    monkeypatch.setattr(target_topics, "created_config", lambda source, settings: otherwise)
+    assert "LogAppendTime" in failed(scene)[bad]
+    assert (scene.target.partitions(bad), scene.target.size(bad)) == (1, 0)
+    assert scene.bare_run().view().positions == {}
 
 
 def test_target_topics_that_cannot_be_created(scene: Scenario) -> None:

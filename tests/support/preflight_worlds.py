@@ -16,7 +16,7 @@ SOURCE = {
     "message.timestamp.type": "CreateTime",
 }
 TARGET = {**SOURCE, "min.insync.replicas": "2", "unclean.leader.election.enable": "false", "min.compaction.lag.ms": "0"}
-UNSAFE = "see preflight.unsafe_target; use 3 replicas, min.insync.replicas=2 and no unclean election"
+UNSAFE = "use 3 replicas, min.insync.replicas=2 and no unclean election"
 AT = "orders -> orders"
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 DEFAULTS = TopicDefaults(3, SAFE)  # of brokers that lose nothing

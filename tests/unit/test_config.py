@@ -49,12 +49,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     assert (made.copying.engine, made.copying.transaction_timeout, made.copying.stall_timeout) == ("auto", 600, 60)
     assert made.verify.level == "digest"
     assert (made.target_topics.create, made.on_existing_target) == (True, "refuse")
-    assert (
-        made.target_topics.replication_factor,
-        made.target_topics.min_compaction_lag,
-        made.target_topics.config,
-    ) == (None, 604_800, {})
-    assert made.preflight.unsafe_target == "warn"
+    assert (made.target_topics.replication_factor, made.target_topics.config) == (None, {})
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
     assert (made.retries.attempts, made.lease.wait, made.timeouts.request, made.timeouts.run) == (3, 60, 30, 21_600)
     assert (made.copying.attempts, made.alerts.callback) == (500, None)
@@ -164,13 +159,11 @@ def test_other_limits_are_refused(limit: object) -> None:
 
 
 def test_the_quarantine_topic_is_none_of_the_replications_topics() -> None:
-    assert replication().quarantine_topic == "kafka-replication.quarantine.orders-dr"
-    everything = replication(topics={"include": ["^.*"]}, failures={"topic": "failed"})
-    assert not everything.selects("failed") and everything.selects("failed2")
-    assert "quarantine topic" in str(everything.target_problem("failed"))
-    for topic in ("orders", "kafka-replication.positions", "a b"):
-        with pytest.raises(ValidationError):
-            replication(failures={"topic": topic})
+    name = "kafka-replication.quarantine.orders-dr"
+    everything = replication(topics={"include": ["^.*"]})
+    assert everything.quarantine_topic == name
+    assert not everything.selects(name) and everything.target_problem(name)
+    assert not replication(topics={"include": [name], "rename": "copy.{topic}"}).selects(name)
 
 
 def test_numbers_and_booleans_among_settings_become_their_text() -> None:

@@ -60,9 +60,7 @@ FIFTH_LINE = [
     ("target_topics: {config: {a: null}}", "must be text; found nothing (null)"),
     ("target_topics: {config: {'': a}}", "key 'target_topics.config.': must not be empty"),
     ("target_topics: {config: [a]}", "must be a mapping of text to text; found a list"),
-    ("target_topics: {config: {min.compaction.lag.ms: 1}}", "set min_compaction_lag, in seconds, instead"),
     ("target_topics: {config: {message.timestamp.type: LogAppendTime}}", "message.timestamp.type must be CreateTime"),
-    ("preflight: {unsafe_target: ignore}", "must be warn or refuse; found 'ignore'"),
     (
         "spark: {conf: {executor.memory: 2g}}",
         "keys must start with 'spark.', or spark-submit ignores them: executor.memory",

@@ -32,7 +32,7 @@ def test_old_records_of_a_compacted_topic_share_a_segment_with_young_markers(pol
 
 
 def test_the_replication_file_has_the_last_word() -> None:
-    settings = TargetTopics(config={"retention.ms": "5", "segment.ms": "6"}, min_compaction_lag=2)
+    settings = TargetTopics(config={"retention.ms": "5", "segment.ms": "6", "min.compaction.lag.ms": "2000"})
     made = created_config(
         {"retention.ms": "1", "cleanup.policy": "compact", "max.message.bytes": "7", "flush.ms": "8"}, settings
     )

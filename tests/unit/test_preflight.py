@@ -122,10 +122,6 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         {"target": {"unclean.leader.election.enable": "true"}},
         Finding("warning", AT, "the target allows unclean leader election: acknowledged records can vanish", UNSAFE),
     ),
-    "unsafe, and that is refused": (
-        {"replicas": 1, "preflight": {"unsafe_target": "refuse"}},
-        Finding("error", AT, "the target has replication factor 1: one lost disk loses it", UNSAFE),
-    ),
 }
 
 
@@ -228,12 +224,12 @@ def test_warnings_about_many_places_are_one_line_of_the_log_and_errors_one_each(
 
 def test_a_development_cluster_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Each run says it again: a topic with one replica, one that allows an unclean election, and the ledger."""
-    settings, one = replication(), topic("orders", TARGET, replicas=1)
+    one = topic("orders", TARGET, replicas=1)
     unclean = topic("other", {**TARGET, "unclean.leader.election.enable": "true"})
     findings = [
         found
         for what, each in (("the target", one), ("the ledger topic", one), ("the target", unclean))
-        for found in durability.check_existing(settings, each.name, what, each)
+        for found in durability.check_existing(each.name, what, each)
     ]
     looking.log_findings(findings)
     assert len(findings) == 3 and len(caplog.messages) == 1

@@ -20,14 +20,7 @@ from kafka_replication.config.sections.base import DAY, Section, Tag, Text, Whol
 from kafka_replication.config.sections.failures import Failures
 from kafka_replication.config.sections.pipeline import PipelineDefinition
 from kafka_replication.config.sections.run import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
-from kafka_replication.config.sections.topics import (
-    MIN_COMPACTION_LAG,
-    Cluster,
-    Preflight,
-    TargetCluster,
-    TargetTopics,
-    Topics,
-)
+from kafka_replication.config.sections.topics import Cluster, TargetCluster, TargetTopics, Topics
 from kafka_replication.config.values import names
 from kafka_replication.config.values.expression import check_expression
 from kafka_replication.config.values.schedule import WITHOUT_INTERVALS, check_schedule
@@ -38,7 +31,7 @@ from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, Partitioning
 from kafka_replication.model.targets import KAFKA, LATEST, TARGETS, name_problem
 
-__all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
+__all__ = ["COMBINATION", "DAY", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[
     tuple[Annotated[str, AfterValidator(names.check_transform)], ...],
     BeforeValidator(listed, json_schema_input_type=str | tuple[str, ...]),
@@ -157,13 +150,10 @@ class Replication(Section):
     )
     copying: Copy = Field(default_factory=Copy, alias="copy", description="How ranges are copied.")
     verify: Verify = Field(default_factory=Verify, description="How copied ranges are read back.")
-    failures: Failures = Field(
-        default_factory=Failures, validate_default=True, description="What happens to records that cannot be copied."
-    )
+    failures: Failures = Field(default_factory=Failures, description="What happens to records that cannot be copied.")
     target_topics: TargetTopics = Field(
         default_factory=TargetTopics, description="What is expected of the target's topics."
     )
-    preflight: Preflight = Field(default_factory=Preflight, description="Checks before anything is copied.")
     spark: Spark = Field(
         default_factory=Spark, description="Where Spark runs, and how many partitions it copies at once."
     )
@@ -219,16 +209,6 @@ class Replication(Section):
             raise ValueError(f"{delivery} loses nothing: accept_loss is for {' and '.join(sorted(LOSSY))}")
         return accept_loss
 
-    @field_validator("failures")
-    @classmethod
-    def _have_a_topic_of_their_own(cls, failures: Failures, info: ValidationInfo) -> Failures:
-        topics = info.data.get("topics")
-        if isinstance(topics, Topics) and failures.topic is not None:
-            for entry in topics.include:
-                if failures.topic in (entry, topics.target_name(entry)):
-                    raise ValueError(f"topic must not be '{failures.topic}', which is a topic of the replication")
-        return failures
-
     @model_validator(mode="after")
     def _goes_together(self) -> Replication:
         if rule := combinations.refusal(self.chosen):
@@ -273,7 +253,7 @@ class Replication(Section):
     @property
     def quarantine_topic(self) -> str:
         """The topic on the target for the records that are set aside."""
-        return self.failures.topic or f"{names.QUARANTINE_PREFIX}{self.name}"
+        return f"{names.QUARANTINE_PREFIX}{self.name}"
 
     @property
     def adds_partitions(self) -> bool:
@@ -312,6 +292,4 @@ class Replication(Section):
         """The reason why the target topic of this name must not be written to; None if it may be."""
         target = self.target_name(source_topic)
         problem = names.target_problem(target) or name_problem(self.target.type, target)
-        if target == self.quarantine_topic:
-            problem = "is the quarantine topic (failures.topic)"
         return f"source topic '{source_topic}' would be written to '{target}', which {problem}" if problem else None

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final, Literal
 
-from kafka_replication.config import Replication
 from kafka_replication.model.errors import PreflightFailed
 
 Severity = Literal["error", "warning"]
@@ -74,8 +73,3 @@ def raise_errors(findings: Iterable[Finding]) -> None:
             "; ".join(f"{finding.where}: {finding.what}" for finding in errors),
             "; ".join(dict.fromkeys(finding.remedy for finding in errors)),
         )
-
-
-def unsafe(replication: Replication) -> Severity:
-    """The severity for a topic that can lose acknowledged records (`preflight.unsafe_target`)."""
-    return "error" if replication.preflight.unsafe_target == "refuse" else "warning"

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from kafka_replication.config.sections.base import Section, Whole
-from kafka_replication.config.values import names
 from kafka_replication.model.failures import FailureKind
 
 Policy = Literal["fail", "quarantine", "skip"]
@@ -21,12 +20,6 @@ def _check_percent(text: str) -> str:
     if match is None or float(match[1]) > 100:
         raise ValueError("must be a number of records, or a share of the offsets such as '0.1%'")
     return text
-
-
-def _check_topic(name: str) -> str:
-    if problem := names.target_problem(name):
-        raise ValueError(f"must be the name of a topic on the target; '{name}' {problem}")
-    return name
 
 
 def _kind(meaning: str) -> Any:
@@ -56,13 +49,6 @@ class Failures(Section):
             "Most records of each source partition that one run may quarantine or skip: a number, or a share of the"
             " offsets of the partition that it is to copy (`0.1%`, rounded up). A partition fails before more of it is"
             " set aside, and the others go on. There is no limit for all partitions of a run together."
-        ),
-    )
-    topic: Annotated[str, AfterValidator(_check_topic)] | None = Field(
-        default=None,
-        description=(
-            "Name of the quarantine topic on the target; null means `kafka-replication.quarantine.<name of the"
-            " replication>`. It is created if it is missing, and never copied by this replication."
         ),
     )
 

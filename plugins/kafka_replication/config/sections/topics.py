@@ -6,12 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from kafka_replication.config.sections.base import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
+from kafka_replication.config.sections.base import ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.config.values import names
 from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.targets import KAFKA, LATEST, OPENSEARCH, RECORDS, Shape
-
-MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 
 
 class Cluster(Section):
@@ -171,43 +169,21 @@ class TargetTopics(Section):
         le=32_767,
         description="Replication factor of created topics; null means the target's own default.",
     )
-    min_compaction_lag: Whole = Field(
-        default=7 * DAY,
-        ge=0,
-        le=36_500 * DAY,
-        description=(
-            "Seconds that created topics keep records from compaction (`min.compaction.lag.ms`), "
-            "so that they can be read back first. If the source topic is compacted, the created topic's `segment.ms` "
-            "is 100 years, because the lag does not protect old records otherwise."
-        ),
-    )
     config: Settings = Field(
         default_factory=dict,
         description=(
             "Further settings of created topics, for example `retention.ms: 604800000`. The default of `retention.ms`"
-            " is the source's `retention.ms` + `segment.ms` + a day."
+            " is the source's `retention.ms` + `segment.ms` + a day. That of `min.compaction.lag.ms` is 7 days, so that"
+            " records can be read back first; if the source topic is compacted, that of `segment.ms` is 100 years,"
+            " because the lag does not protect old records otherwise."
         ),
     )
 
     @field_validator("config")
     @classmethod
     def _sets_nothing_twice(cls, config: dict[str, str]) -> dict[str, str]:
-        if MIN_COMPACTION_LAG in config:
-            raise ValueError(f"must not hold {MIN_COMPACTION_LAG}: set min_compaction_lag, in seconds, instead")
         if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
             raise ValueError(
                 "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
             )
         return config
-
-
-class Preflight(Section):
-    """Checks made before anything is copied."""
-
-    unsafe_target: Literal["warn", "refuse"] = Field(
-        default="warn",
-        description=(
-            "What to do about a target topic that can lose acknowledged records: `min.insync.replicas` below 2, "
-            "replication factor 1, or unclean leader election."
-        ),
-    )

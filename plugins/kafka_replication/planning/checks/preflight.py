@@ -50,7 +50,7 @@ def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, know
     else:
         findings += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
         for topic in snapshot.target.values():
-            findings += _of_target_only(replication, snapshot, topic)
+            findings += _of_target_only(snapshot, topic)
     return in_order(findings)
 
 
@@ -62,9 +62,9 @@ def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) 
     yield from _unanswered(topic, None)
 
 
-def _of_target_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_target_only(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
     unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
-    yield from unusable or _target_settings(replication, topic.name, topic)
+    yield from unusable or _target_settings(topic.name, topic)
     yield from _unanswered(None, topic)
 
 
@@ -216,12 +216,12 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
             + ("a run adds the others" if follows else "the partitions without a target are refused"),
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
-    yield from _target_settings(replication, place, target)
+    yield from _target_settings(place, target)
     yield from _limits(place, source.config, target.config, f"of {target.name}")
     yield from _retention(place, source, target)
 
 
-def _target_settings(replication: Replication, place: str, target: Topic) -> Iterator[Finding]:
+def _target_settings(place: str, target: Topic) -> Iterator[Finding]:
     """Findings about the settings of an existing target, whatever its source is."""
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
         yield Finding(
@@ -230,7 +230,7 @@ def _target_settings(replication: Replication, place: str, target: Topic) -> Ite
             "the target replaces timestamps (message.timestamp.type=LogAppendTime)",
             "set it to CreateTime",
         )
-    yield from durability.check_existing(replication, place, "the target", target)
+    yield from durability.check_existing(place, "the target", target)
 
 
 def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:

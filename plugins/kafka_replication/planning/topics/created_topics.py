@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_replication.config.model import DAY, MIN_COMPACTION_LAG, TargetTopics
+from kafka_replication.config.model import DAY, TargetTopics
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy")
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
@@ -25,6 +25,7 @@ _BOTH = "message.timestamp.difference.max.ms"  # the one limit of brokers before
 ROOM = 2
 _DAY = DAY * 1000
 _FOREVER = 36_500 * _DAY
+_UNTIL_READ_BACK = 7 * _DAY  # a weekend without runs, and time to look why, before compaction removes what they compare
 _MOST = 2**63 - 1
 
 
@@ -32,7 +33,7 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
     """The configuration of the target topic for a source topic with the configuration ``source``. The settings in
     `target_topics.config` override it.
     """
-    config = {MIN_COMPACTION_LAG: str(settings.min_compaction_lag * 1000)}
+    config = {"min.compaction.lag.ms": str(_UNTIL_READ_BACK)}
     config |= {name: source[name] for name in _SAME_AS_SOURCE if name in source}
     if AFTER in source or _BOTH in source:
         config |= {AFTER: after_limit(source), BEFORE: str(_MOST)}

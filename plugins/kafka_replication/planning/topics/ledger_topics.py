@@ -77,7 +77,7 @@ def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
             _, config = created(name, replication, snapshot.defaults)
             yield from durability.check_created(replication, name, "the ledger topic", config, snapshot.defaults)
             continue
-        yield from durability.check_existing(replication, name, "the ledger topic", topic)
+        yield from durability.check_existing(name, "the ledger topic", topic)
         if name == POSITIONS:
             yield from _compacts_late(topic)
 

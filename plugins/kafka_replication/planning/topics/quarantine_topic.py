@@ -45,7 +45,7 @@ def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
     if topic.problem is not None:
         yield Finding("error", name, topic.problem.what, topic.problem.remedy)
         return
-    yield from durability.check_existing(replication, name, "the quarantine topic", topic)
+    yield from durability.check_existing(name, "the quarantine topic", topic)
     yield from _keeps_everything(snapshot, topic)
 
 
@@ -55,7 +55,7 @@ def _keeps_everything(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
             "error",
             topic.name,
             "the quarantine topic is compacted: it would refuse records without a key, and remove older ones",
-            f"set cleanup.policy=delete on {topic.name}, or choose another failures.topic",
+            f"set cleanup.policy=delete on {topic.name}",
         )
     size = int(topic.config.get("max.message.bytes", LARGEST))
     largest = max((int(source.config.get("max.message.bytes", 0)) for source in snapshot.source.values()), default=0)
