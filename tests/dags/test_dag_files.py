@@ -248,15 +248,8 @@ def test_a_broken_file_never_takes_the_place_of_a_good_one(dags_folder: Path) ->
     assert "aa.yaml:5: key 'nonsense'" in message
 
 
-def test_the_dags_beside_a_replication_s_own_can_be_left_out(dags_folder: Path) -> None:
-    (dags_folder / "replications" / "orders.yaml").write_text(
-        GOOD.format(name="orders") + "dags: {audit: false, failed: false}\n"
-    )
-    (dags_folder / "replications" / "payments.yaml").write_text(
-        GOOD.format(name="payments") + "dags: {backfill: false, failed: false}\n"
-    )
+def test_the_dags_beside_a_replication_s_own_say_what_they_are_for(dags_folder: Path) -> None:
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.backfill", "payments", "payments.audit", "replications.watch"]
     assert (bag.dags["orders.backfill"].tags, bag.dags["payments.audit"].tags) == (
         {"kafka-replication", "backfill"},
         {"kafka-replication", "audit"},

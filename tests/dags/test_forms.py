@@ -239,5 +239,5 @@ def test_a_page_names_the_other_dags_and_the_dry_run() -> None:
     page = build_dag(replication()).doc_md or ""
     for text in ("`orders-dr.backfill`", "`orders-dr.audit`", "`orders-dr.failed`", "**Dry run**"):
         assert text in page
-    without = replication(dags={"backfill": False, "audit": False, "failed": False})
-    assert "orders-dr." not in (build_dag(without).doc_md or "")
+    assert "orders-dr.repair" not in page
+    assert "`orders-dr.repair`" in (build_dag(replication(dags={"repair": True})).doc_md or "")

@@ -162,7 +162,7 @@ class Replication(Section):
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests and a run may take.")
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")
-    dags: Dags = Field(default_factory=Dags, description="Which DAGs the replication has beside its own.")
+    dags: Dags = Field(default_factory=Dags, description="Further DAGs of the replication.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."

@@ -47,9 +47,9 @@ def dags(folder: Path) -> dict[str, DAG]:
     builders: dict[str, Callable[[], DAG]] = {
         **{rest.name: partial(build_broken_dag, rest, error) for rest, error in broken_replications(folder)},
         **{each.name: partial(build_dag, each) for each in good},
-        **{f"{each.name}{AUDIT_SUFFIX}": partial(build_audit_dag, each) for each in good if each.dags.audit},
-        **{f"{each.name}{BACKFILL_SUFFIX}": partial(build_backfill_dag, each) for each in good if each.dags.backfill},
-        **{f"{each.name}{FAILED_SUFFIX}": partial(build_failed_dag, each) for each in good if each.dags.failed},
+        **{f"{each.name}{AUDIT_SUFFIX}": partial(build_audit_dag, each) for each in good},
+        **{f"{each.name}{BACKFILL_SUFFIX}": partial(build_backfill_dag, each) for each in good},
+        **{f"{each.name}{FAILED_SUFFIX}": partial(build_failed_dag, each) for each in good},
         **{f"{each.name}{REPAIR_SUFFIX}": partial(build_repair_dag, each) for each in good if each.dags.repair},
         **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }

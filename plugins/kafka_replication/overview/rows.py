@@ -112,20 +112,14 @@ class Row:
 
 def facts_of(replication: Replication) -> Facts:
     """The parts of the replication's file that a page shows."""
-    dags = replication.dags
-    asked = {
-        AUDIT_SUFFIX: dags.audit,
-        BACKFILL_SUFFIX: dags.backfill,
-        FAILED_SUFFIX: dags.failed,
-        REPAIR_SUFFIX: dags.repair,
-    }
+    repair = (REPAIR_SUFFIX,) if replication.dags.repair else ()
     return Facts(
         source=replication.source.connection,
         target=replication.target.connection,
         schedule=replication.schedule,
         topics=tuple(replication.topics.include),
         by_interval=replication.progress == "interval",
-        dags=tuple(suffix for suffix, there in asked.items() if there),
+        dags=(AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, *repair),
     )
 
 

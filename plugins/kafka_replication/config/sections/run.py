@@ -177,11 +177,8 @@ class Retention(Section):
 
 
 class Dags(Section):
-    """The other DAGs of a replication, beside its own. None of them has a schedule."""
+    """Further DAGs of a replication. It always has its own, `.backfill`, `.audit` and `.failed`."""
 
-    backfill: bool = Field(default=True, description="The DAG `<name>.backfill`, which copies a range that you name.")
-    audit: bool = Field(default=True, description="The DAG `<name>.audit`, which compares both sides again.")
-    failed: bool = Field(default=True, description="The DAG `<name>.failed`, for the records that could not be copied.")
     repair: bool = Field(
         default=False,
         description="The DAG `<name>.repair`, which approves a gap or starts a topic again, as the commands do.",

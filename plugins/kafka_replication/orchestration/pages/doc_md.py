@@ -33,19 +33,16 @@ well outside of Airflow does not turn a failed one here green: `kafka-replicatio
 
 
 def _besides(replication: Replication) -> str:
-    """The dry run in the form, and the other DAGs that the file asks for."""
-    dags, name = replication.dags, replication.name
-    beside = [
-        *([f"`{name}{AUDIT_SUFFIX}` compares what was copied with the source"] if dags.audit else []),
-        *(
-            [f"`{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied"]
-            if dags.failed
-            else []
-        ),
-        *([f"`{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again"] if dags.repair else []),
-    ]
-    dry = "" if replication.progress == "interval" else "**Dry run** in the form of Trigger shows what would be copied."
-    return " ".join([*([dry] if dry else []), *([f"Beside this DAG: {'; '.join(beside)}."] if beside else [])])
+    """The dry run in the form, and the other DAGs."""
+    name = replication.name
+    repair = f"; `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again" if replication.dags.repair else ""
+    dry = (
+        "" if replication.progress == "interval" else "**Dry run** in the form of Trigger shows what would be copied. "
+    )
+    return (
+        f"{dry}Beside this DAG: `{name}{AUDIT_SUFFIX}` compares what was copied with the source;"
+        f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied{repair}."
+    )
 
 
 def _after_a_pause(replication: Replication) -> str:
@@ -63,12 +60,10 @@ def _about_backfills(replication: Replication) -> str:
     airflows = (
         "copies past data intervals" if replication.progress == "interval" else "only repeats the DAG for past dates"
     )
-    ours = (
-        f" To copy a range that you name, use `{replication.name}{BACKFILL_SUFFIX}`."
-        if replication.dags.backfill
-        else ""
+    return (
+        f"Airflow's own card *Backfill* {airflows}. To copy a range that you name, use"
+        f" `{replication.name}{BACKFILL_SUFFIX}`."
     )
-    return f"Airflow's own card *Backfill* {airflows}.{ours}"
 
 
 def backfill_md(replication: Replication) -> str:
