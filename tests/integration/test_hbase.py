@@ -120,7 +120,7 @@ def test_a_server_that_is_killed_in_the_middle_and_comes_back(shop: Shop, which:
 @pytest.mark.parametrize("shape", [pytest.param("records", marks=pytest.mark.slow), "latest"])
 def test_large_records_behind_many_small_ones_do_not_fill_the_memory_of_the_gateway(shop: Shop, shape: str) -> None:
     """All in one chunk, of which the gateway could not hold the half: reading back asks for as much as it can hold."""
-    shop.scene.settings["copy"] |= {"chunk_records": 10_000, "chunk_bytes": 1 << 30}
+    shop.scene.settings["copy"] |= {"chunk_records": 10_000}
     shop.scene.settings["target"] |= {"shape": shape}
     topic, large = shop.scene.topic, b"x" * 900_000
     shop.scene.source.create(topic)

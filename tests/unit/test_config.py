@@ -41,11 +41,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     assert made.schedule is None
     assert made.start_from == "earliest"
     assert made.max_records_per_run is None
-    assert (made.copying.chunk_records, made.copying.chunk_bytes, made.copying.chunk_seconds) == (
-        100_000,
-        268_435_456,
-        60,
-    )
+    assert (made.copying.chunk_records, made.copying.chunk_seconds) == (100_000, 60)
     assert (made.copying.engine, made.copying.transaction_timeout, made.copying.stall_timeout) == ("auto", 600, 60)
     assert made.verify.level == "digest"
     assert (made.target_topics.create, made.on_existing_target) == (True, "refuse")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Most bytes of keys, values and headers, uncompressed, in a chunk, which has at least one record: to send one of large
+# records, to send it again and to read it back takes no longer than with many small ones.
+CHUNK_BYTES = 256 << 20
 GROW_AFTER = 4  # committed chunks; so at most one chunk of five fails where twice the size is always too much
 
 

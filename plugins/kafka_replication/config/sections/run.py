@@ -11,7 +11,7 @@ from kafka_replication.config.sections.base import DAY, ConnectionId, Section, S
 
 class Copy(Section):
     """The size of chunks and the limits of copying. A chunk is the part of a range that one target transaction carries.
-    It ends at the first bound that it reaches.
+    It ends at the first bound that it reaches: records, seconds, or 256 MiB.
     """
 
     engine: Literal["auto", "record", "batch"] = Field(
@@ -21,12 +21,6 @@ class Copy(Section):
         " takes for each range the one that carries it faster and unchanged.",
     )
     chunk_records: Whole = Field(default=100_000, ge=1, le=10_000_000, description="Most records in one chunk.")
-    chunk_bytes: Whole = Field(
-        default=256 * 1024 * 1024,
-        ge=1,
-        le=2**40,
-        description="Most bytes (keys, values and headers, uncompressed) in one chunk, which has at least one record.",
-    )
     transaction_timeout: Whole = Field(
         default=600,
         ge=2,

@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import cached_property
 
 from kafka_replication.config import Copy
+from kafka_replication.copying.chunk_size import CHUNK_BYTES
 from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka.batches.scan import BatchScan
@@ -149,7 +150,7 @@ class BatchReader:
             size = self._contents.of(batch)
             if packing.count and (
                 packing.count + batch.count > most_records
-                or packing.bytes + size > self._settings.chunk_bytes
+                or packing.bytes + size > CHUNK_BYTES
                 or time.monotonic() > full
             ):
                 return

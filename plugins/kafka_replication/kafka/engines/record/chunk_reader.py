@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from kafka_replication.config import Copy
+from kafka_replication.copying.chunk_size import CHUNK_BYTES
 from kafka_replication.copying.engine import OnlyAsStored
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.read.partition_reader import PartitionReader
@@ -108,7 +109,7 @@ class ChunkReader:
         ordinary record, which adds it to the digest.
         """
         until, seen, pending, position, last = self.left.until, self.seen, self.source.pending, self.position, self.last
-        most_bytes, add = min(step, self.settings.chunk_bytes), self.seen.add
+        most_bytes, add = min(step, CHUNK_BYTES), self.seen.add
         most_records = min(self.most_records, seen.count + (self.at_once or self.most_records))
         records: list[Record] = []
         append, screen, names = records.append, writer.screen, self.names
@@ -116,7 +117,7 @@ class ChunkReader:
         try:
             while pending and not full:
                 if seen.count >= most_records or seen.bytes >= most_bytes:
-                    full = seen.count >= self.most_records or seen.bytes >= self.settings.chunk_bytes
+                    full = seen.count >= self.most_records or seen.bytes >= CHUNK_BYTES
                     break
                 message = pending.pop()
                 error = message.error()
