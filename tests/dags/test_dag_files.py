@@ -155,19 +155,19 @@ def test_a_dag_file_imports_nothing_that_only_a_running_task_needs(dags_folder: 
     assert ours - READING == set()
 
 
-def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(
+def test_a_notifier_that_is_not_there_is_one_error_and_leaves_the_others(
     dags_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = dags_folder.parent / "library"
     library.mkdir()
-    (library / "night_shift.py").write_text("raise SystemExit('executed while parsing')\n\ndef tell(context): ...\n")
+    (library / "night_shift.py").write_text("raise SystemExit('executed while parsing')\n\nclass Tell: ...\n")
     monkeypatch.syspath_prepend(str(library))
-    for name, callback in {
-        "good": "night_shift:tell",
-        "typo": "night_shift:tel",
-        "absent": "no.such.module:tell",
+    for name, notifier in {
+        "good": "night_shift.Tell",
+        "typo": "night_shift.Tel",
+        "absent": "no.such.module.Tell",
     }.items():
-        text = GOOD.format(name=name) + f"alerts: {{callback: '{callback}'}}\n"
+        text = GOOD.format(name=name) + f"alerts: {{notifiers: [{{class: {notifier}}}]}}\n"
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
     names = [
@@ -177,35 +177,34 @@ def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(
     ]
     assert sorted(bag.dags) == sorted([*names, "absent", "replications.watch", "typo"])
     [message] = bag.import_errors.values()
-    assert "replication typo: key 'alerts.callback': module 'night_shift' defines no 'tel'" in message
-    assert "replication absent: key 'alerts.callback': module 'no.such.module' cannot be found" in message
+    key = "key 'alerts.notifiers[0].class'"
+    assert f"replication typo: {key}: module 'night_shift' defines no 'Tel'" in message
+    assert f"replication absent: {key}: module 'no.such.module' cannot be found" in message
 
 
-def test_a_notifier_that_is_not_there_is_named(dags_folder: Path) -> None:
-    smtp = "airflow.providers.smtp.notifications.smtp"
-    for name, notifier in {"good": f"{smtp}.SmtpNotifier", "typo": f"{smtp}.SmtpNotifyer"}.items():
-        text = GOOD.format(name=name) + f"alerts: {{notifiers: [{{class: {notifier}}}]}}\n"
-        (dags_folder / "replications" / f"{name}.yaml").write_text(text)
-    bag = parse(dags_folder)
-    assert "good.audit" in bag.dags and "typo.audit" not in bag.dags
-    [message] = bag.import_errors.values()
-    assert f"key 'alerts.notifiers[0].class': module '{smtp}' defines no 'SmtpNotifyer'" in message
-
-
-def test_a_callback_has_a_form(dags_folder: Path) -> None:
+def test_a_notifier_has_a_form(dags_folder: Path) -> None:
     (dags_folder / "replications" / "bad.yaml").write_text(
-        GOOD.format(name="bad") + "alerts: {callback: oncall.tell}\n"
+        GOOD.format(name="bad") + "alerts: {notifiers: [{class: 'oncall:Tell'}]}\n"
     )
     [message] = parse(dags_folder).import_errors.values()
-    assert "bad.yaml:5: key 'alerts.callback': must read package.module:function" in message
+    assert "bad.yaml:5: key 'alerts.notifiers[0].class': must read package.module.Class" in message
 
 
-RUNNING = GOOD + "schedule: '*/2 * * * *'\nalerts: {{callback: 'night_shift:tell'}}\ntags: [dr]\n"
+NIGHT_SHIFT = """\
+from airflow.sdk import BaseNotifier
+
+told = []
+
+class Tell(BaseNotifier):
+    def notify(self, context):
+        told.append(context["alert"])
+"""
+RUNNING = GOOD + "schedule: '*/2 * * * *'\nalerts: {{notifiers: [{{class: night_shift.Tell}}]}}\ntags: [dr]\n"
 MISTAKES = [
     ("targt_topics: {create: false}\n", "key 'targt_topics': unknown key"),
     ("copy: {chunk_records: many}\n", "key 'copy.chunk_records'"),
     ("copy: {chunk_records: 1\n", "not valid YAML"),
-    ("alerts: {callback: x}\n", "key 'alerts': given twice"),
+    ("alerts: {apprise: x}\n", "key 'alerts': given twice"),
 ]
 
 
@@ -213,10 +212,11 @@ MISTAKES = [
 def test_a_mistake_in_the_file_of_a_running_replication_fails_its_runs_and_does_not_end_them(
     dags_folder: Path, monkeypatch: pytest.MonkeyPatch, mistake: str, words: str
 ) -> None:
-    """Same id, schedule, tasks, tags and callback: Airflow goes on with the DAG, and its next run tells the mistake."""
+    """Same id, schedule, tasks, tags and alerts: Airflow goes on with the DAG, and its next run tells the mistake."""
+    monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"sqlite:///{dags_folder}/store.db")
     library = dags_folder.parent / "library"
     library.mkdir()
-    (library / "night_shift.py").write_text("told = []\n\ndef tell(context):\n    told.append(context['alert'])\n")
+    (library / "night_shift.py").write_text(NIGHT_SHIFT)
     monkeypatch.syspath_prepend(str(library))
     file = dags_folder / "replications" / "shop.yaml"
     file.write_text(RUNNING.format(name="shop-dr"))
@@ -236,7 +236,7 @@ def test_a_mistake_in_the_file_of_a_running_replication_fails_its_runs_and_does_
     [tell] = plan.on_failure_callback
     tell({"ti": plan, "run_id": "r", "exception": failed.value, "dag": after})
     night_shift = importlib.import_module("night_shift")
-    assert words in night_shift.told[-1] and "replication shop-dr failed: run r, task plan" in night_shift.told[-1]
+    assert words in night_shift.told[-1] and "run airflow-shop-dr-r failed" in night_shift.told[-1]
     monkeypatch.delitem(sys.modules, "night_shift")
 
 

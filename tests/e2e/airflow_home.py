@@ -31,14 +31,6 @@ topics: {{include: [{topic}]}}
 retries: {{attempts: 0}}
 copy: {{chunk_records: {chunk}}}
 lease: {{wait: 300}}
-alerts: {{callback: "alerts.oncall:tell"}}
-"""
-ONCALL = """\
-import json, os
-
-def tell(context):
-    with open(os.environ["ALERTS"], "a") as file:
-        file.write(json.dumps([context["dag"].dag_id, context["run_id"], context["alert"]]) + "\\n")
 """
 
 
@@ -99,13 +91,6 @@ class Airflow:
         if self._running is not None:
             self._running[1].communicate()
             self._running = None
-
-    def alerts(self) -> list[list[str]]:
-        """What the user's function was told since this was asked last: DAG id, run id, text."""
-        file = Path(self.environment["ALERTS"])
-        lines = file.read_text().splitlines() if file.exists() else []
-        file.unlink(missing_ok=True)
-        return [json.loads(line) for line in lines]
 
     def command(self, file: Path) -> subprocess.Popen[str]:
         """``kafka-replication run FILE --json``, under way."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.airflow_home import ONCALL, REPOSITORY, Airflow, connection
+from tests.e2e.airflow_home import REPOSITORY, Airflow, connection
 from tests.support.clusters import Brokers
 
 
@@ -31,8 +31,6 @@ def airflow(
     (folder / "dags" / "replications").mkdir(parents=True)
     for file in (REPOSITORY / "dags").glob("*.py"):
         (folder / "dags" / file.name).write_text(file.read_text())
-    (folder / "library" / "alerts").mkdir(parents=True)
-    (folder / "library" / "alerts" / "oncall.py").write_text(ONCALL)
     inherited = {
         key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))
     }
@@ -41,8 +39,7 @@ def airflow(
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "plugins"), str(folder / "library")]),
-        "ALERTS": str(folder / "told"),
+        "PYTHONPATH": str(REPOSITORY / "plugins"),
         "KAFKA_REPLICATION_STORE_URL": f"sqlite:///{folder}/store.db",
         "AIRFLOW_CONN_KAFKA_SOURCE": connection(source_cluster),
         "AIRFLOW_CONN_KAFKA_TARGET": connection(target_cluster),

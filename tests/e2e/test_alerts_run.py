@@ -17,7 +17,6 @@ from tests.support.scenario import Cluster, numbered
 NAME, TOPIC = "af-told", "af-told-topic"
 ALERTS = """
 alerts:
-  callback: "alerts.oncall:tell"
   apprise: oncall
   notifiers:
     - class: airflow.providers.smtp.notifications.smtp.SmtpNotifier
@@ -51,11 +50,9 @@ def told(by: list[Received]) -> list[str]:
 def test_a_run_that_fails_is_told_once_and_healed_by_a_good_one(
     airflow: Airflow, received: Inbox, source_cluster: Brokers
 ) -> None:
-    file = airflow.replicate(NAME, TOPIC)
-    file.write_text(file.read_text().replace('alerts: {callback: "alerts.oncall:tell"}\n', ALERTS))
+    file = airflow.replicate(NAME, TOPIC, ALERTS)
     failed, log = airflow.run(NAME)  # there is no such topic
     assert failed["state"] == "failed", log
-    assert [dag_id for dag_id, _, _ in airflow.alerts()] == [NAME]  # the function of the file, as before
     assert told(received.mails) == told(received.posts) == [f"ALERT {NAME}"], log
     assert TOPIC in received.mails[0].text and TOPIC in received.posts[0].text
     watched, log = airflow.run(WATCH_DAG)

@@ -48,7 +48,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     assert (made.target_topics.replication_factor, made.target_topics.config) == (None, {})
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
     assert (made.retries.attempts, made.lease.wait, made.timeouts.request, made.timeouts.run) == (3, 60, 30, 21_600)
-    assert (made.copying.attempts, made.alerts.callback) == (500, None)
+    assert made.copying.attempts == 500
 
 
 def test_a_replication_cannot_be_changed() -> None:

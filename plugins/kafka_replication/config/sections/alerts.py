@@ -63,14 +63,6 @@ class Alerts(Section):
             " `{{ alert_title }}`, `{{ alert }}` and `{{ alert_fields }}` stand for the alert in them."
         ),
     )
-    callback: Annotated[str, AfterValidator(names.check_callback)] | None = Field(
-        default=None,
-        description=(
-            "A function, written `package.module:function`, that Airflow can import. It is called once for each failed"
-            " run with Airflow's task context; `context['alert']` holds the failures and their remedies as text, and"
-            " `context['alert_fields']` the same for programs. With null, failures are only logged."
-        ),
-    )
     stalled_after: Whole = Field(
         default=600,
         ge=1,

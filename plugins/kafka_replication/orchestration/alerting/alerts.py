@@ -1,21 +1,18 @@
-"""Reports the end of a DAG's run. A failed run is reported in the task's log, by the function that the replication file
-names, and by an alert. After a good run, open causes may be healed.
+"""Reports the end of a DAG's run. A failed run is reported in the task's log and by an alert. After a good run, open
+causes may be healed.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import wait
-from functools import partial
 from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
-from kafka_replication.config.sections.alerts import Alerts
-from kafka_replication.model.errors import ConfigError, ReplicationError
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run
 from kafka_replication.runtime import background
 
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
-ALERT = "alert"
 # Airflow kills a task's process 20 s after its end ([core] task_success_overtime), and then tries the task again, even
 # if no further try was wanted. So alerting has a budget, and this process ends in time even if a channel hangs.
 TELLING = 10.0
@@ -37,22 +33,12 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
 
     def alert(context: Context) -> None:
         from kafka_replication.orchestration.alerting import watching
-        from kafka_replication.orchestration.alerting.notifiers import FIELDS
 
-        text = message(replication, context)
-        log.error("%s", text)
+        log.error("%s", message(replication, context))
         why = task_run.error_of(context.get("exception")) or str(
             context.get("exception") or "its task was killed or lost"
         )
-        _side_by_side(
-            lambda: watching.tell(replication, dict(context), why, task_run.run_id(context), TELLING),
-            lambda: _call(replication.alerts.callback, {**context, ALERT: text, FIELDS: fields(context, why)}),
-        )
-
-    def fields(context: Context, why: ReplicationError | str) -> list[dict[str, str]]:
-        from kafka_replication.orchestration.alerting import watching
-
-        return watching.fields(replication, dict(context), why, task_run.run_id(context))
+        _in_time(lambda: watching.tell(replication, dict(context), why, task_run.run_id(context), TELLING))
 
     return alert
 
@@ -67,33 +53,22 @@ def on_retry(replication: Replication) -> Callable[[Context], None]:
 
         error, run_id = task_run.error_of(context.get("exception")), task_run.run_id(context)
         if error is not None:
-            _side_by_side(lambda: watching.tell_try(replication, dict(context), error, run_id, TELLING))
+            _in_time(lambda: watching.tell_try(replication, dict(context), error, run_id, TELLING))
 
     return alert
 
 
-def _call(callback: str | None, context: dict[str, Any]) -> None:
-    """Call the function that the replication file names."""
-    if callback is not None:
-        module, _, name = callback.partition(":")
-        getattr(importlib.import_module(module), name)(context)
+def _in_time(action: Callable[[], None]) -> None:
+    """Do this. After `ENDING` seconds it is left behind, with a line in the log. Its error is logged."""
 
+    def logged() -> None:
+        try:
+            action()
+        except Exception:
+            log.exception("the end of a run could not be reported")
 
-def _side_by_side(*actions: Callable[[], None]) -> None:
-    """Do all of these at the same time. After `ENDING` seconds the unfinished ones are left behind, with a line in the
-    log. The error of one action is logged, and does not stop the others.
-    """
-    begun = [background.begin(partial(_logged, action), "telling") for action in actions]
-    if wait(begun, ENDING).not_done:
-        who = "the store, a cluster or alerts.callback hangs"
-        log.error("telling did not end within %.0f s and is left behind: %s", ENDING, who)
-
-
-def _logged(action: Callable[[], None]) -> None:
-    try:
-        action()
-    except Exception:
-        log.exception("the end of a run could not be reported")
+    if wait([background.begin(logged, "telling")], ENDING).not_done:
+        log.error("telling did not end within %.0f s and is left behind: the store or a cluster hangs", ENDING)
 
 
 def on_success(replication: Replication) -> Callable[[Context], None]:
@@ -102,7 +77,7 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
     def heal(context: Context) -> None:
         from kafka_replication.orchestration.alerting import watching
 
-        _side_by_side(lambda: watching.look(replication, dict(context)))
+        _in_time(lambda: watching.look(replication, dict(context)))
 
     return heal
 
@@ -118,29 +93,20 @@ def message(replication: Replication, context: Any) -> str:
 
 
 def problems(replications: Iterable[Replication]) -> list[ConfigError]:
-    """One error for each callback or notifier that does not exist. Only the packages around its module are imported."""
+    """One error for each notifier that does not exist. Only the packages around its module are imported."""
     return [
         ConfigError(
-            f"replication {replication.name}: key '{key}': {problem}",
+            f"replication {replication.name}: key 'alerts.notifiers[{number}].class': {problem}",
             "correct it, or put the module into plugins/",
         )
         for replication in replications
-        for key, module, name in _named(replication.alerts)
-        if (problem := _problem(module, name))
+        for number, notifier in enumerate(replication.alerts.notifiers)
+        if (problem := _problem(notifier.class_))
     ]
 
 
-def _named(alerts: Alerts) -> Iterator[tuple[str, str, str]]:
-    """The key, the module and the name in it of everything that must be importable."""
-    if alerts.callback is not None:
-        module, _, name = alerts.callback.partition(":")
-        yield "alerts.callback", module, name
-    for number, notifier in enumerate(alerts.notifiers):
-        module, _, name = notifier.class_.rpartition(".")
-        yield f"alerts.notifiers[{number}].class", module, name
-
-
-def _problem(module: str, name: str) -> str | None:
+def _problem(path: str) -> str | None:
+    module, _, name = path.rpartition(".")
     try:
         spec = importlib.util.find_spec(module)
     except ImportError as e:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,15 +13,14 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
-from kafka_replication.alerting.text import Fields, Links
-from kafka_replication.alerting.values import AlertEvent
+from kafka_replication.alerting.text import Links
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.orchestration.alerting import notifiers
 from kafka_replication.orchestration.connecting.connections import AirflowConnections
 from kafka_replication.orchestration.connecting.store_url import store
-from kafka_replication.runs.watch.watching import FailedRun, Watcher, failures_of
+from kafka_replication.runs.watch.watching import FailedRun, Watcher
 from kafka_replication.web import PREFIX, ROUTE
 from kafka_replication.web.site import Site
 
@@ -97,7 +96,7 @@ def tell(
         return
     teller = replace(watcher(replication, context), budget=seconds)
     try:
-        teller.tell(problem, run_id, is_backfill=_is_backfill(context))
+        teller.tell(problem, run_id, is_backfill=str(context["dag"].dag_id).endswith(BACKFILL_SUFFIX))
     except ReplicationError as untold:
         log.error("%s: no alert could be sent: %s", replication.name, untold)
 
@@ -112,19 +111,6 @@ def tell_try(
         replace(watcher(replication, context), budget=seconds).tell_try(problem, run_id)
     except ReplicationError as untold:
         log.error("%s: no alert could be sent: %s", replication.name, untold)
-
-
-def fields(
-    replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str
-) -> list[dict[str, str]]:
-    """The failures of a run, for programs."""
-    causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
-    links = DagRuns(replication).links()
-    return [asdict(Fields.of(replication.name, AlertEvent.OPENED, cause, links)) for cause in causes]
-
-
-def _is_backfill(context: Mapping[str, Any]) -> bool:
-    return str(context["dag"].dag_id).endswith(BACKFILL_SUFFIX)
 
 
 def look(replication: Replication, context: Mapping[str, Any]) -> None:

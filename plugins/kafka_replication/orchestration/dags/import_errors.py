@@ -10,7 +10,6 @@ from pathlib import Path
 
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import Broken, load_all
-from kafka_replication.config.sections.alerts import Alerts
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration.alerting import alerts
 
@@ -51,11 +50,7 @@ def _together(errors: Iterable[ConfigError], *heading: str) -> ConfigError:
 
 
 def _tellable(replication: Replication) -> Replication:
-    """The replication without callbacks and notifiers that do not exist."""
-    named = replication.alerts
-    leaving_out: list[dict[str, object]] = [{}, {"callback": None}, {"notifiers": ()}]
-    for without in leaving_out:
-        kept = replication.model_copy(update={"alerts": named.model_copy(update=without)})
-        if not alerts.problems([kept]):
-            return kept
-    return replication.model_copy(update={"alerts": Alerts(apprise=named.apprise)})
+    """The replication without its notifiers, if one of them does not exist."""
+    if not alerts.problems([replication]):
+        return replication
+    return replication.model_copy(update={"alerts": replication.alerts.model_copy(update={"notifiers": ()})})

@@ -111,12 +111,12 @@ class Watcher:
         Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
         `look` does.
         """
-        *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
+        *cluster, reported = _failures_of(problem, run_id, is_backfill=is_backfill)
         return self._tell(cluster, reported)
 
     def tell_try(self, problem: ReplicationError, run_id: str) -> Decision:
         """Announce why a try failed that is not the last one, as `tell` does, if a cluster is the cause."""
-        *cluster, _ = failures_of(problem, run_id)
+        *cluster, _ = _failures_of(problem, run_id)
         return self._tell(cluster) if cluster else Decision()
 
     def _tell(self, cluster: Sequence[Cause], *reported: Cause) -> Decision:
@@ -382,7 +382,7 @@ def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
         yield from failures(RunFacts(record=record, life=Life.ENDED, moved_at=datetime.now(UTC), failed=failed))
 
 
-def failures_of(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> tuple[Cause, ...]:
+def _failures_of(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> tuple[Cause, ...]:
     """The causes from a failed run's own error: the failure, behind its explanation."""
     reported = reported_failure(problem, run_id, is_backfill=is_backfill)
     return *_explaining(problem, reported), reported
