@@ -16,7 +16,6 @@ import typer
 
 from kafka_replication import documents
 from kafka_replication.alerting.values import Decision, OpenCause
-from kafka_replication.cli import notifiers
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_replication
@@ -41,13 +40,14 @@ def add_to(app: typer.Typer) -> None:
 
 def watcher(replication: Replication) -> Watcher:
     """A watcher with the connections and the store of this process's environment."""
-    from kafka_replication.runs.watch.watching import Watcher  # not every run of a terminal has alerts
+    from kafka_replication.orchestration.alerting import notifiers  # not every run of a terminal has alerts
+    from kafka_replication.runs.watch.watching import Watcher
 
     return Watcher(
         replication=replication,
         connections=EnvironmentConnections(),
         open_store=default_store,
-        more=notifiers.channels(replication),
+        more=notifiers.channels(replication, {}),
     )
 
 

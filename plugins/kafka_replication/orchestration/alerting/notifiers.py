@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
+import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseNotifier
-
-from kafka_replication.alerting.channels import Channel
 from kafka_replication.alerting.text import Message
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotDelivered
+from kafka_replication.runtime import extras
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseNotifier
 
 TEXT, TITLE, FIELDS = "alert", "alert_title", "alert_fields"  # in a notifier's templates
 # The names that notifiers use for the parts of a message. Parts that the file does not give are filled in.
 _TITLES = ("subject", "title", "summary")
 _TEXTS = ("text", "message", "body", "content", "description")
 _HTML = "html_content"
+_LOADING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +57,46 @@ class NotifierChannel:
             ) from problem
 
     def made(self) -> BaseNotifier:
-        """The notifier. Raises BadInput if there is no such class, or if it does not take the arguments."""
+        """The notifier. Raises BadInput without Airflow, without such a class, or if it does not take the arguments."""
+        try:
+            base = _base_notifier()
+        except ModuleNotFoundError as missing:
+            raise BadInput(
+                f"{self.path} needs Airflow, and this Python has none ({missing})",
+                f"{extras.install('airflow')}; or use alerts.apprise, which needs none",
+            ) from missing
         module, _, name = self.path.rpartition(".")
         try:
             kind = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as missing:
+        except Exception as missing:  # a module that is imported may raise anything
             raise BadInput(
                 f"{self.path} cannot be imported: {missing}", "correct alerts.notifiers, or install what it needs"
             ) from missing
-        if not (isinstance(kind, type) and issubclass(kind, BaseNotifier)):
+        if not (isinstance(kind, type) and issubclass(kind, base)):
             raise BadInput(f"{self.path} is no Airflow notifier", "name a class that derives from BaseNotifier")
         try:
             return kind(**completed(kind, self.arguments))
         except TypeError as wrong:
             raise BadInput(f"{self.path} does not take its arguments: {wrong}", "correct alerts.notifiers") from wrong
+
+
+def _base_notifier() -> type[BaseNotifier]:
+    """Airflow's class. Airflow takes over the logging of a process that imports it, and logs to stdout. A command keeps
+    its own handlers, and its stdout for documents.
+    """
+    with _LOADING:
+        if "airflow" not in sys.modules:
+            root = logging.getLogger()
+            handlers, level = root.handlers[:], root.level
+            with redirect_stdout(sys.stderr):
+                from airflow.sdk.log import configure_logging
+
+                configure_logging(output=sys.stderr)
+            root.handlers[:] = handlers
+            root.setLevel(level)
+        from airflow.sdk import BaseNotifier
+
+        return BaseNotifier
 
 
 def completed(kind: type[BaseNotifier], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,6 +109,6 @@ def completed(kind: type[BaseNotifier], arguments: Mapping[str, Any]) -> dict[st
     return {**filled, **arguments}
 
 
-def channels(replication: Replication, context: Mapping[str, Any]) -> Sequence[Channel]:
+def channels(replication: Replication, context: Mapping[str, Any]) -> Sequence[NotifierChannel]:
     """The notifiers of the replication, in the file's order."""
     return [NotifierChannel(entry.class_, entry.arguments, context) for entry in replication.alerts.notifiers]
