@@ -56,7 +56,6 @@ class Bench:
         own = {
             "AIRFLOW_CONN_ONCALL": self.received.connection,
             "KAFKA_REPLICATION_STORE_URL": f"sqlite:///{self.store}?timeout=5",
-            "KAFKA_REPLICATION_STATE_FOLDER": str(self.folder / "state"),
         }
         return {**os.environ, **kafka, **own}
 

@@ -309,8 +309,7 @@ def test_the_ranges_of_one_partition_with_the_kind_of_their_run(store: Watermark
 
 
 def observe(store: WatermarkStore, *causes: Cause) -> None:
-    alerts = store.update_causes(NAME, lambda open_, now: decide(open_, Observation(causes=causes), now)).alerts
-    store.confirm_alerts(NAME, alerts)
+    store.update_causes(NAME, lambda open_, now: decide(open_, Observation(causes=causes), now))
 
 
 def test_an_alert_that_is_over_is_remembered_until_it_is_old(store: WatermarkStore, aged: Aged) -> None:

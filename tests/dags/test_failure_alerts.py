@@ -74,7 +74,6 @@ def kafka(port: int) -> str:
 def store_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     url = f"sqlite:///{tmp_path}/store.db"
     monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", url)
-    monkeypatch.setenv("KAFKA_REPLICATION_STATE_FOLDER", str(tmp_path / "state"))
     return url
 
 

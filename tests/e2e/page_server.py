@@ -71,9 +71,8 @@ def fill(airflow: Airflow, source: Cluster, target: Cluster) -> None:
         store.start_run("cli-1", TWO, "live", "{}")
         store.finish_run("cli-1", "done")
         store.record_failed(rows)
-        store.update_causes(TWO, lambda open_, now: decide(open_, Observation(causes=(cause,)), now))
         [told] = store.update_causes(TWO, lambda open_, now: decide(open_, Observation(causes=(cause,)), now)).open
-        assert told.claimed_until
+        assert told.announced_at
 
 
 def look(airflow: Airflow, name: str) -> None:

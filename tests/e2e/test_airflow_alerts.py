@@ -57,7 +57,6 @@ def airflow_between(
     environment = {
         "AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp),
         "AIRFLOW_CONN_ONCALL": json.dumps(webhook),
-        "KAFKA_REPLICATION_STATE_FOLDER": str(folder / "state"),
         **more,
     }
     with standalone(folder, source, target, [document], environment) as started:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from kafka_replication.alerting.channels import AppriseChannel
 from kafka_replication.model.failures import Action
@@ -16,10 +15,10 @@ from tests.support.watching import events, watcher
 
 
 def test_quarantined_records_are_one_alert_until_all_of_them_are_decided(
-    with_failures: Scenario, received: Inbox, tmp_path: Path
+    with_failures: Scenario, received: Inbox
 ) -> None:
     scene = with_failures
-    watching = watcher(scene, received, tmp_path)
+    watching = watcher(scene, received)
     assert events(watching.look()) == [f"opened quarantined {scene.topic}"]
     [post] = received.posts
     assert "4 records" in post.text and f"{scene.topic}-0: 4" in post.text
@@ -32,20 +31,20 @@ def test_quarantined_records_are_one_alert_until_all_of_them_are_decided(
     assert len(received.posts) == len(received.mails) == 2
 
 
-def test_records_that_the_file_says_to_skip_alert_nobody(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+def test_records_that_the_file_says_to_skip_alert_nobody(scene: Scenario, received: Inbox) -> None:
     scene.source.create(scene.topic)
     scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
     scene.source.produce(scene.topic, [*numbered(3), Rec(None, b"no key")])
     scene.settings |= {"failures": {"policy": "skip"}}
     assert scene.run().outcome == "done"
-    assert watcher(scene, received, tmp_path).look().open == ()
+    assert watcher(scene, received).look().open == ()
 
 
-def test_a_first_run_that_copies_is_not_behind(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+def test_a_first_run_that_copies_is_not_behind(scene: Scenario, received: Inbox) -> None:
     """All there is to copy is what it is at work on; the limit is for what comes after it."""
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
-    limited = watcher(scene, received, tmp_path, alerts={"lag": {"records": 10}})
+    limited = watcher(scene, received, alerts={"lag": {"records": 10}})
     assert limited.look().open == ()
     scene.store.start_run("cli-1", scene.name, "live", "{}")
     acquire(scene.store, scene.name, "cli-1", "command", 60)
@@ -54,13 +53,11 @@ def test_a_first_run_that_copies_is_not_behind(scene: Scenario, received: Inbox,
     assert events(limited.look()) == ["opened lag"]
 
 
-def test_a_pager_that_was_dead_gets_the_alert_once_and_the_mail_gets_it_once(
-    scene: Scenario, received: Inbox, tmp_path: Path
-) -> None:
+def test_a_pager_that_was_dead_gets_the_alert_once_and_the_mail_gets_it_once(scene: Scenario, received: Inbox) -> None:
     copied_once(scene)
     scene.source.produce(scene.topic, numbered(20, 50))
     scene.source.delete_before(scene.topic, 0, 60)
-    by_mail = watcher(scene, received, tmp_path)
+    by_mail = watcher(scene, received)
     by_mail = replace(by_mail, connections=replace(scene.connections, alerts=(received.mail,)))
     dead = replace(by_mail, more=(AppriseChannel("pager", ("json://127.0.0.1:9/",)),))
     alive = replace(by_mail, more=(AppriseChannel("pager", (received.webhook,)),))

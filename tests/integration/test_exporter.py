@@ -48,8 +48,7 @@ def url(tmp_path: Path) -> str:
 def look(url: str, lag: Lag, *causes: Cause) -> None:
     with closing(open_store(url)) as store:
         store.record_standing(NAME, FACTS, lag, [{"topic": "orders", "partition": 0, "lag": lag.records}])  # type: ignore[typeddict-item]
-        changed = store.update_causes(NAME, lambda open_, now: decide(open_, Observation(causes=causes), now))
-        store.confirm_alerts(NAME, changed.alerts)
+        store.update_causes(NAME, lambda open_, now: decide(open_, Observation(causes=causes), now))
 
 
 def run(url: str, run_id: str, records: int, error: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -22,14 +21,12 @@ def row_of(scene: Scenario) -> Row:
     return row
 
 
-def test_a_source_topic_that_does_not_exist_leaves_a_row_that_needs_a_person(
-    scene: Scenario, received: Inbox, tmp_path: Path
-) -> None:
+def test_a_source_topic_that_does_not_exist_leaves_a_row_that_needs_a_person(scene: Scenario, received: Inbox) -> None:
     assert rows(scene.store, datetime.now(UTC)) == []
     with pytest.raises(ReplicationError):
         scene.run()
     assert (row_of(scene).replication, row_of(scene).state, row_of(scene).source) == (scene.name, State.UNSEEN, "")
-    watcher(scene, received, tmp_path).look()
+    watcher(scene, received).look()
     row = row_of(scene)
     assert (row.state, row.lag.records, row.measured_at) == (State.FAILING, None, None), "it is not in sync"
     assert scene.topic in row.what and row.remedy
@@ -37,5 +34,5 @@ def test_a_source_topic_that_does_not_exist_leaves_a_row_that_needs_a_person(
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(5))
     scene.run()
-    watcher(scene, received, tmp_path).look()
+    watcher(scene, received).look()
     assert (row_of(scene).state, row_of(scene).lag.records) == (State.IN_SYNC, 0)

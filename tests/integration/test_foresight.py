@@ -6,11 +6,9 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from kafka_replication.alerting.memory import STATE_FOLDER
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.record_times import first_times
 from kafka_replication.model.errors import Unreachable
@@ -41,15 +39,15 @@ def stopped_long_ago(scene: Scenario) -> None:
 
 
 def test_records_that_the_source_will_drop_are_told_and_it_is_over_once_they_are_copied(
-    scene: Scenario, received: Inbox, tmp_path: Path
+    scene: Scenario, received: Inbox
 ) -> None:
     """Told once, whoever looks: here first while the target is away, because of which runs do not start."""
     stopped_long_ago(scene)
-    watching = watcher(scene, received, tmp_path, timeouts={"request": 2})
+    watching = watcher(scene, received, timeouts={"request": 2})
     away = replace(watching, connections=replace(scene.connections, target="127.0.0.1:9", alerts=received.addresses))
     assert events(away.look()) == [f"opened loss-foreseen {scene.topic}"]
     scene.settings |= {"alerts": {"apprise": "oncall"}}
-    environment = {"AIRFLOW_CONN_ONCALL": received.connection, STATE_FOLDER: str(tmp_path / "state")}
+    environment = {"AIRFLOW_CONN_ONCALL": received.connection}
     code, out, err = command(scene, "watch", "--once", "--json", **environment)
     [watched] = json.loads(out)["replications"]
     assert (code, [row["kind"] for row in watched["open"]]) == (1, ["loss-foreseen"]), err

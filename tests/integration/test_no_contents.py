@@ -101,7 +101,7 @@ def test_nothing_of_a_record_is_in_what_is_said_and_kept(
     said = [repr(plan), repr(findings)]
     failed = scene.run()
     assert failed.outcome == "failed", failed.table()
-    assert watcher(scene, received, tmp_path).look().open
+    assert watcher(scene, received).look().open
     for policy in ("quarantine", "skip"):
         report = scene.run(failures={"policy": policy, "limit": 20})
         said += [report.table(), json.dumps(report.as_json())]
@@ -115,7 +115,7 @@ def test_nothing_of_a_record_is_in_what_is_said_and_kept(
             ]
             assert len(rows) == refused, rows
             scene.source.produce(scene.topic, RECORDS)
-    watcher(scene, received, tmp_path).look()
+    watcher(scene, received).look()
     view = scene.bare_run().view()
     receipts = scene.bare_run().clusters.ledger.receipts({scene.key(): None}).all(scene.key())
     assert sum(len(receipt.failures) for receipt in receipts) == 2 * refused

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kafka_replication.alerting.memory import STATE_FOLDER
 from stack.ports import LOOPBACK
 from tests.support.actions import copied_once
 from tests.support.command_line import command
@@ -31,7 +30,6 @@ def test_a_notifier_tells_from_the_command_line_and_prints_nothing_there(scene: 
         environment = {
             "AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp),
             "AIRFLOW_HOME": str(tmp_path / "airflow"),
-            STATE_FOLDER: str(tmp_path / "state"),
         }
         code, out, err = command(scene, "watch", "--once", "--json", **environment)
         [watched] = json.loads(out)["replications"]

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -174,9 +173,7 @@ def test_a_block_of_the_index_is_waited_for(shop: Shop) -> None:
     shop.assert_copied()
 
 
-def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(
-    shop: Shop, received: Inbox, tmp_path: Path
-) -> None:
+def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(shop: Shop, received: Inbox) -> None:
     shop.scene.settings["failures"] = {"policy": "skip", "limit": 1000}
     shop.scene.settings["copy"] |= {"stall_timeout": 1, "attempts": 1}
     shop.ready()
@@ -189,7 +186,7 @@ def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(
     report = shop.scene.run()
     assert report.outcome == "failed" and "read-only" in (only(report).error or ""), report.table()
     assert "disk" in only(report).remedy
-    watching = watcher(shop.scene, received, tmp_path)
+    watching = watcher(shop.scene, received)
     assert events(watching.look()) == [f"opened refused {shop.scene.topic}"]
     assert "read_only_allow_delete" in received.mails[0].text and "disk" in received.mails[0].text
     shop.proxy.fault = None

@@ -157,6 +157,6 @@ def test_exhausted_attempts_are_a_named_failure_in_log_and_alert(
     assert vars(failed).items() >= wanted.items()
     assert vars(failed)["error_id"] == "attempts-exhausted" and vars(failed)["seconds"] > 2
     assert failed.levelno == logging.ERROR and key_digest(b"k50") in failed.getMessage()
-    assert events(watcher(scene, received, tmp_path).look()) == [f"opened run-failed {scene.topic}"]
+    assert events(watcher(scene, received).look()) == [f"opened run-failed {scene.topic}"]
     assert all("copy.attempts" in each.text for each in (*received.mails, *received.posts))
     assert scene.watermark() == 50 and scene.check(until=50).clean

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from kafka_replication.alerting.memory import FileMemory
 from kafka_replication.alerting.values import Decision
 from kafka_replication.runs.watch.watching import Watcher
 from kafka_replication.store import open_store
@@ -14,13 +12,13 @@ from tests.support.received import Inbox
 from tests.support.scenario import Scenario
 
 
-def watcher(scene: Scenario, received: Inbox, folder: Path, **more: Any) -> Watcher:
+def watcher(scene: Scenario, received: Inbox, **more: Any) -> Watcher:
     alerts = {"apprise": "oncall", **more.pop("alerts", {})}
     return Watcher(
         replication=scene.replication(alerts=alerts, **more),
         connections=replace(scene.connections, alerts=received.addresses),
         open_store=lambda: open_store(scene.store_url),
-        fallback=FileMemory(folder / "state"),
+        lasts=True,
     )
 
 

@@ -13,7 +13,7 @@ AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
 def alert(kind: Kind, event: AlertEvent = AlertEvent.OPENED, topic: str = "") -> Alert:
     cause = Cause(key=CauseKey(kind, topic), what="it\nbroke", remedy="mend it", run_id="cli-1")
     row = OpenCause(cause=cause, since=AT - timedelta(minutes=30), at=AT, last_seen=AT)
-    return Alert(event=event, to=(), open=row, at=AT, claimed_until=AT)
+    return Alert(event=event, to=(), open=row, at=AT)
 
 
 def test_a_title_says_whether_it_is_wrong_or_was() -> None:

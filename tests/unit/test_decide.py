@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from kafka_replication.alerting.decide import AFTERMATH, CLAIM, REPEAT_AFTER, decide
+from kafka_replication.alerting.decide import AFTERMATH, REPEAT_AFTER, decide
 from kafka_replication.alerting.values import (
     AlertEvent,
     Cause,
@@ -15,7 +15,7 @@ from kafka_replication.alerting.values import (
     Kind,
     Observation,
     OpenCause,
-    confirmed,
+    taken_back,
 )
 
 START = datetime(2030, 1, 31, 6, tzinfo=UTC)
@@ -28,11 +28,10 @@ def cause(kind: Kind, subject: str = "", **more: object) -> Cause:
 
 @dataclass
 class Story:
-    """Looks one after the other, with a memory between them; what is told is confirmed."""
+    """Looks one after the other, with a memory between them."""
 
     open: Sequence[OpenCause] = ()
     now: datetime = START
-    confirms: bool = True
     told: list[str] = field(default_factory=list)
 
     def look(self, *causes: Cause, after: timedelta = MINUTE, **more: object) -> list[str]:
@@ -42,8 +41,6 @@ class Story:
     def observe(self, observed: Observation) -> list[str]:
         decision: Decision = decide(self.open, observed, self.now)
         self.open = decision.open
-        if self.confirms:
-            self.open = confirmed(decision.open, decision.alerts, self.now)
         return [f"{alert.event} {alert.open.key}" for alert in decision.alerts]
 
 
@@ -160,44 +157,40 @@ def test_a_run_that_dies_while_the_lag_is_open_is_told() -> None:
 
 
 def test_two_processes_tell_it_once() -> None:
-    """The second one looks before the first one has sent and confirmed."""
-    story = Story(confirms=False)
+    """The second one looks before the first one has sent it."""
+    story = Story()
     assert story.look(cause(Kind.GAP, "orders"), after=timedelta()) == ["opened gap orders"]
-    assert story.look(cause(Kind.GAP, "orders"), after=CLAIM / 2) == []
+    assert story.look(cause(Kind.GAP, "orders"), after=timedelta()) == []
 
 
-def test_what_was_not_confirmed_is_told_again() -> None:
-    story = Story(confirms=False)
+def test_what_nobody_took_is_told_again() -> None:
+    now, gap = START, Observation(causes=(cause(Kind.GAP, "orders"),))
+    open_: Sequence[OpenCause] = ()
+    for observed, event in ((gap, AlertEvent.OPENED), (Observation(), AlertEvent.HEALED)):
+        for took in (False, False, True):
+            now += MINUTE
+            decision = decide(open_, observed, now)
+            assert [alert.event for alert in decision.alerts] == [event]
+            open_ = decision.open if took else taken_back(decision.open, decision.alerts)
+    assert open_ == ()
+
+
+def test_a_repetition_that_nobody_took_is_told_again() -> None:
+    story = Story()
     story.look(cause(Kind.GAP, "orders"))
-    assert story.look(cause(Kind.GAP, "orders"), after=CLAIM) == ["opened gap orders"]
-    story.confirms = True
-    assert story.look(cause(Kind.GAP, "orders"), after=CLAIM) == ["opened gap orders"]
-    story.confirms = False
-    assert story.look() == ["healed gap orders"]
-    assert story.look(after=CLAIM) == ["healed gap orders"]
-
-
-def test_what_is_back_after_its_end_was_told_by_a_process_that_died_is_told_again() -> None:
-    """Nobody knows if its end was heard. Without this the next outage would be told to nobody for a day."""
-    story, away = Story(), cause(Kind.CLUSTER)
-    story.look(away)
-    story.confirms = False
-    assert story.look() == ["healed cluster-unavailable"]
-    story.confirms = True
-    assert story.look(away, after=CLAIM / 2) == []  # the one who told its end may still confirm
-    assert story.look(away, after=CLAIM) == ["opened cluster-unavailable"]
-    assert story.look(away) == []
-    assert story.look() == ["healed cluster-unavailable"]
+    late = decide(story.open, Observation(causes=(cause(Kind.GAP, "orders"),)), story.now + REPEAT_AFTER)
+    assert [alert.event for alert in late.alerts] == [AlertEvent.REPEATED]
+    assert taken_back(late.open, late.alerts)[0].told == story.open[0].told
 
 
 def test_what_is_back_while_its_end_is_being_told_is_told_again() -> None:
     story, away = Story(), cause(Kind.CLUSTER)
     story.look(away)
     end = decide(story.open, Observation(), story.now + MINUTE)
-    back = decide(end.open, Observation(causes=(away,)), story.now + MINUTE)
-    assert [alert.event for alert in (*end.alerts, *back.alerts)] == [AlertEvent.HEALED]
-    story.open = confirmed(back.open, end.alerts, story.now + MINUTE)
+    assert [alert.event for alert in end.alerts] == [AlertEvent.HEALED]
+    story.open = end.open
     assert story.look(away, after=2 * MINUTE) == ["opened cluster-unavailable"]
+    assert taken_back(story.open, end.alerts) == story.open  # nobody heard of its end, and it is not over
 
 
 def test_a_way_that_is_dead_is_told_later_and_the_others_once() -> None:
@@ -210,8 +203,8 @@ def test_a_way_that_is_dead_is_told_later_and_the_others_once() -> None:
         nonlocal row, now
         now += after
         decision = decide(row, Observation(causes=causes), now, ways=("mail", "pager"))
-        sent = [replace(alert, to=tuple(way for way in alert.to if way != dead)) for alert in decision.alerts]
-        row = confirmed(decision.open, sent, now)
+        untold = [replace(alert, to=(dead,)) for alert in decision.alerts if dead in alert.to]
+        row = taken_back(decision.open, untold)
         return [(alert.event.value, alert.to) for alert in decision.alerts]
 
     assert look(gap, dead="pager") == [("opened", ("mail", "pager"))]
@@ -229,21 +222,13 @@ def test_a_way_that_is_dead_is_told_later_and_the_others_once() -> None:
     assert row == ()
 
 
-def test_what_an_earlier_version_announced_was_told_on_all_ways() -> None:
-    gap = cause(Kind.GAP, "orders")
-    [row] = decide((), Observation(causes=(gap,)), START).open
-    row = replace(row, announced_at=START, claimed_until=None, told={})
-    decision = decide((row,), Observation(causes=(gap,)), START, ways=("mail", "pager"))
-    assert (decision.alerts, dict(decision.open[0].told)) == ((), {"mail": START, "pager": START})
-
-
-def test_a_late_confirmation_changes_nothing() -> None:
-    """Its claim ran out, and another process told it meanwhile."""
+def test_what_is_taken_back_late_changes_nothing() -> None:
+    """Another process has told it meanwhile."""
     first = decide((), Observation(causes=(cause(Kind.GAP, "orders"),)), START)
-    second = decide(first.open, Observation(causes=(cause(Kind.GAP, "orders"),)), START + CLAIM)
-    assert second.alerts
-    assert confirmed(second.open, first.alerts, START + CLAIM) == second.open
-    assert confirmed(second.open, second.alerts, START + CLAIM)[0].announced_at == START + CLAIM
+    untold = taken_back(first.open, first.alerts)
+    second = decide(untold, Observation(causes=(cause(Kind.GAP, "orders"),)), START + MINUTE)
+    assert second.alerts and second.open[0].announced_at == START + MINUTE
+    assert taken_back(second.open, first.alerts) == second.open
 
 
 def test_events_have_stable_ids() -> None:

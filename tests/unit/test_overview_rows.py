@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, OpenCause
 from kafka_replication.overview.rows import OLD, Row, State, in_order, is_old, row_of, state_of
-from kafka_replication.watermarks.sight import Facts, Lag, Sample, Seen, Span, Standing, thinned
+from kafka_replication.watermarks.sight import Facts, Lag, Look, Sample, Seen, Span, Standing, thinned
 from kafka_replication.watermarks.values import RunRecord
 
 NOW = datetime(2026, 5, 4, 10, 2, tzinfo=UTC)

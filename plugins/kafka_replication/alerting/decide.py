@@ -24,8 +24,6 @@ from kafka_replication.alerting.values import (
 )
 
 REPEAT_AFTER: Final = timedelta(days=1)
-# The longest time to send alerts. If a process dies between sending and confirming, another one sends again after it.
-CLAIM: Final = timedelta(minutes=1)
 # A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
 AFTERMATH: Final = timedelta(minutes=5)
 LOG: Final = ("log",)  # the way of announcing if no other is configured
@@ -48,34 +46,25 @@ _OF_ONE_TOPIC: Final = frozenset({Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.FAI
 Rows = dict[CauseKey, OpenCause]
 
 
-def decide(
-    open_: Sequence[OpenCause],
-    observed: Observation,
-    now: datetime,
-    claim: timedelta = CLAIM,
-    ways: Sequence[str] = LOG,
-) -> Decision:
-    """Return the open causes, and the alerts to send on these ``ways`` within ``claim``. Each way counts for itself."""
+def decide(open_: Sequence[OpenCause], observed: Observation, now: datetime, ways: Sequence[str] = LOG) -> Decision:
+    """Return the open causes, and the alerts to send on these ``ways``. Each way counts for itself.
+
+    The alerts count as told, so that no other process sends them, too. `values.taken_back` takes that back.
+    """
     rows = _with_seen(open_, observed, now)
     kept: list[OpenCause] = []
     alerts: list[Alert] = []
     for key in sorted(rows, key=_order):
         row = rows[key]
         below = [other for other in rows.values() if other.under == key and not _ends(other, observed)]
-        told = row.told or (dict.fromkeys(ways, row.announced_at) if row.announced_at else {})
         ends = not below and _ends(row, observed)
-        over_at = (row.over_at or now) if ends else None
-        row = replace(row, told=told, over_at=over_at)
-        due = {} if row.under or _claimed(row, now) else _due(row, below, observed, now, ways)
-        if due:
-            row = replace(row, claimed_until=now + claim)
-            consequences = tuple(other.cause for other in below)
-            alerts += [
-                Alert(event=event, to=to, open=row, at=now, claimed_until=now + claim, consequences=consequences)
-                for event, to in due.items()
-            ]
-        if not ends or _claimed(row, now):
-            kept.append(row)
+        row = replace(row, over_at=(row.over_at or now) if ends else None)
+        due = {} if row.under else _due(row, below, observed, now, ways)
+        consequences = tuple(other.cause for other in below)
+        alerts += [Alert(event=event, to=to, open=row, at=now, consequences=consequences) for event, to in due.items()]
+        if not ends:
+            told = {**row.told, **{way: now for to in due.values() for way in to}}
+            kept.append(replace(row, told=told, announced_at=now if due else row.announced_at))
     return Decision(open=tuple(kept), alerts=tuple(alerts))
 
 
@@ -114,9 +103,7 @@ def _seen(row: OpenCause | None, cause: Cause, now: datetime) -> OpenCause:
     if row is None:
         return OpenCause(cause=cause, since=at, at=at, last_seen=now)
     if row.over_at is not None:  # it is back before all knew that it was over
-        back = replace(row, cause=cause, since=at, at=at, last_seen=now, over_at=None)
-        # Somebody tells something of it, or died while telling it: those who heard of its end must hear of it again.
-        return back if row.claimed_until is None else replace(back, told={}, announced_at=None)
+        return replace(row, cause=cause, since=at, at=at, last_seen=now, over_at=None)
     return replace(row, cause=cause, at=cause.at or row.at, last_seen=now)
 
 
@@ -154,7 +141,3 @@ def _lasts(row: OpenCause, observed: Observation) -> bool:
 def _is_due(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> bool:
     """True once the cause, or one that it explains, has lasted for its own patience. The shortest patience decides."""
     return any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
-
-
-def _claimed(row: OpenCause, now: datetime) -> bool:
-    return row.claimed_until is not None and row.claimed_until > now

@@ -101,12 +101,9 @@ class OpenCause:
     """A cause that is not over for everybody. ``announced_at`` is the time of its last announcement; None if there was
     none.
 
-    ``told`` has each way that took an announcement, with the time of the last one: its readers believe that the cause
-    is open. It is empty although the cause was announced (by an earlier version): then it stands for all ways.
-    ``over_at`` is the time when the cause ended; it is set until all ways have announced the end.
-
-    A process that is about to send holds a claim until ``claimed_until``, so that no other process sends the same.
-    ``under`` is the announced cause that explains this one; this one is not announced itself.
+    ``told`` has each way that took an announcement, or is just about to, with the time of the last one: its readers
+    believe that the cause is open. ``over_at`` is the time when the cause ended; it is set while a way has not taken
+    the message that it did. ``under`` is the announced cause that explains this one; this one is not announced itself.
     """
 
     cause: Cause
@@ -114,7 +111,6 @@ class OpenCause:
     at: datetime
     last_seen: datetime
     announced_at: datetime | None = None
-    claimed_until: datetime | None = None
     under: CauseKey | None = None
     told: Mapping[str, datetime] = field(default_factory=dict, hash=False)
     over_at: datetime | None = None
@@ -134,17 +130,20 @@ class AlertEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One announcement: the cause, and the causes that it explains. ``claimed_until`` is the claim to confirm.
-
-    ``to`` names the ways to send it on; in a confirmation, the ways that took it.
+    """One announcement: the cause as it was before, and the causes that it explains. ``to`` names the ways to send it
+    on.
     """
 
     event: AlertEvent
     to: tuple[str, ...]
     open: OpenCause
     at: datetime
-    claimed_until: datetime
     consequences: tuple[Cause, ...] = ()
+
+    @property
+    def mark(self) -> datetime | None:
+        """The time that ``told`` has for its ways, once it counts as told."""
+        return None if self.event is AlertEvent.HEALED else self.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +162,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The result of `decide.decide`: ``open`` replaces the memory; ``alerts`` are to be sent and then confirmed."""
+    """The result of `decide.decide`: ``open`` replaces the memory; ``alerts`` are to be sent."""
 
     open: tuple[OpenCause, ...] = ()
     alerts: tuple[Alert, ...] = ()
@@ -171,32 +170,24 @@ class Decision:
     @property
     def announced(self) -> tuple[OpenCause, ...]:
         """The open causes that were announced, or are announced now."""
-        return tuple(row for row in self.open if (row.announced_at or row.claimed_until) and row.over_at is None)
+        return tuple(row for row in self.open if row.announced_at and row.over_at is None)
 
 
 Decide = Callable[[Sequence[OpenCause], datetime], Decision]
 
 
-def confirmed(open_: Sequence[OpenCause], alerts: Collection[Alert], now: datetime) -> tuple[OpenCause, ...]:
-    """The memory after ``alerts`` have been sent. A cause that is over is forgotten once all ways have announced it.
-
-    An alert whose claim another process has taken over changes nothing.
+def taken_back(open_: Sequence[OpenCause], untold: Collection[Alert]) -> tuple[OpenCause, ...]:
+    """The memory after none of their ways has taken these alerts: the next look finds them due again. A cause that is
+    over comes back for the ways that do not know it. What was told since stays.
     """
-    kept = []
-    for row in open_:
-        sent = [alert for alert in alerts if (alert.open.key, alert.claimed_until) == (row.key, row.claimed_until)]
-        after = _after(row, sent, now) if sent else row
-        if not sent or after.told or after.over_at is None:
-            kept.append(after)
-    return tuple(kept)
-
-
-def _after(row: OpenCause, sent: Sequence[Alert], now: datetime) -> OpenCause:
-    told, announced_at = dict(row.told), row.announced_at
-    for alert in sent:
-        if alert.event is AlertEvent.HEALED:
-            told = {way: at for way, at in told.items() if way not in alert.to}
-            announced_at = announced_at if told else None  # it may be back already, and nobody knows of that
-        elif alert.to:
-            told, announced_at = told | dict.fromkeys(alert.to, now), now
-    return replace(row, told=told, announced_at=announced_at, claimed_until=None)
+    rows = {row.key: row for row in open_}
+    for alert in untold:
+        row = rows.get(alert.open.key)
+        if row is None and alert.event is AlertEvent.HEALED:
+            row = replace(alert.open, told={})
+        if row is not None:
+            marked = {way for way in alert.to if row.told.get(way) == alert.mark}
+            before = {way: at for way, at in alert.open.told.items() if way in marked}
+            told = {way: at for way, at in row.told.items() if way not in marked} | before
+            rows[row.key] = replace(row, told=told, announced_at=row.announced_at if told else None)
+    return tuple(rows.values())

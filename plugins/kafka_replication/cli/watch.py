@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(name="watch")(watch)
 
 
-def watcher(replication: Replication) -> Watcher:
+def watcher(replication: Replication, *, lasts: bool = True) -> Watcher:
     """A watcher with the connections and the store of this process's environment."""
     from kafka_replication.orchestration.alerting import notifiers  # not every run of a terminal has alerts
     from kafka_replication.runs.watch.watching import Watcher
@@ -48,6 +49,7 @@ def watcher(replication: Replication) -> Watcher:
         connections=EnvironmentConnections(),
         open_store=default_store,
         more=notifiers.channels(replication, {}),
+        lasts=lasts,
     )
 
 
@@ -72,7 +74,7 @@ def watch(
     try:
         while True:
             began = time.monotonic()
-            code = _look(files, as_json)
+            code = _look(files, as_json, lasts=not once)
             if once:
                 raise typer.Exit(code)
             pause.wait(max(1.0, began + every - time.monotonic()))
@@ -81,7 +83,7 @@ def watch(
         raise typer.Exit(0) from None
 
 
-def _look(files: Sequence[Path], as_json: bool) -> int:
+def _look(files: Sequence[Path], as_json: bool, *, lasts: bool) -> int:
     """Look at each replication once, and print the causes that are open. Returns the exit code."""
     replications, broken = [], 0
     for file in files:
@@ -92,7 +94,7 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
             log.error("%s", problem)
     from kafka_replication.runs.watch.watching import side_by_side
 
-    decisions = list(zip(replications, side_by_side(replications, _looked), strict=True))
+    decisions = list(zip(replications, side_by_side(replications, partial(_looked, lasts=lasts)), strict=True))
     if as_json:
         document: documents.WatchDocument = {
             "replications": [_as_json(replication, decision) for replication, decision in decisions]
@@ -106,8 +108,8 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
     return 2 if broken else int(wrong)
 
 
-def _looked(replication: Replication) -> Decision | None:
-    return _decision(replication, lambda: watcher(replication).look())
+def _looked(replication: Replication, *, lasts: bool = True) -> Decision | None:
+    return _decision(replication, lambda: watcher(replication, lasts=lasts).look())
 
 
 def _decision(replication: Replication, act: Callable[[], Decision]) -> Decision | None:

@@ -206,7 +206,7 @@ def _trouble(seen: Seen, causes: Sequence[OpenCause], state: State, now: datetim
 
 def _is_told(cause: OpenCause) -> bool:
     """True if somebody was told of the cause, and it is not over."""
-    return bool(cause.announced_at or cause.claimed_until) and cause.over_at is None
+    return cause.announced_at is not None and cause.over_at is None
 
 
 def _state(seen: Seen, causes: Collection[OpenCause], now: datetime) -> State:

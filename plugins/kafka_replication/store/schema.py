@@ -163,7 +163,6 @@ alerts = Table(
     Column("since", BigInteger, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
     Column("announced_at", BigInteger),
-    Column("claimed_until", BigInteger),
     Column("document", Text, nullable=False),
 )
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import BadInput, Busy, Refused
@@ -38,7 +37,7 @@ from kafka_replication.store.tables import totals as sums
 from kafka_replication.store.waiting import Outage
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
-from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Totals, Work
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, Look, PastAlert, Sample, Seen, Totals, Work
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import (
     RUN_STATES,
@@ -269,8 +268,8 @@ class SqlStore:
 
         return self._write(update)
 
-    def confirm_alerts(self, replication: str, sent: Collection[Alert]) -> None:
-        self._write(lambda db: alerts.confirm(db, replication, sent))
+    def take_back_alerts(self, replication: str, untold: Collection[Alert]) -> None:
+        self._write(lambda db: alerts.take_back(db, replication, untold))
 
     def record_look(self, replication: str, paused: bool) -> None:
         self._write(lambda db: alerts.record_look(db, replication, paused))

@@ -11,7 +11,6 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import OpenCause
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.times import DAY_MILLIS, floor_millis, from_millis
@@ -130,6 +129,14 @@ class PastAlert:
     ended_at: datetime
     what: str
     remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The time when Airflow's watch looked last. ``paused``: the schedule was switched off then."""
+
+    at: datetime
+    paused: bool
 
 
 # The sums of each replication. What is copied counts when it is, runs and ranges when the run ends.

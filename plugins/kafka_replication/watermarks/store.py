@@ -6,18 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from kafka_replication.alerting.memory import AlertMemory, Look
+from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
-from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, PastAlert, Sample, Seen, Totals, Work
+from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, Look, PastAlert, Sample, Seen, Totals, Work
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
 
-class WatermarkStore(AlertMemory, Protocol):
+class WatermarkStore(Protocol):
     """Watermarks, leases, runs and open alerts. Every method may raise `Unreachable`, may be called from any
     thread or process, and may be repeated after an unknown outcome without doing its work twice.
     """
@@ -143,6 +143,18 @@ class WatermarkStore(AlertMemory, Protocol):
 
     def newest_boundary(self, replication: str) -> datetime | None:
         """The latest moment that has a boundary in any partition."""
+
+    def open_causes(self, replication: str) -> list[OpenCause]: ...
+
+    def update_causes(self, replication: str, decide: Decide) -> Decision:
+        """Call ``decide`` with the open causes and the time, and remember its result, in one transaction. What it
+        decides to tell counts as told: nobody else is given the same.
+
+        ``decide`` may be called more than once.
+        """
+
+    def take_back_alerts(self, replication: str, untold: Collection[Alert]) -> None:
+        """Remember that none of their ways has taken these alerts; see `values.taken_back`."""
 
     def record_look(self, replication: str, paused: bool) -> None:
         """Remember that Airflow's watch looks now, and whether the schedule is switched off."""

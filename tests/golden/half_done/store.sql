@@ -6,7 +6,6 @@ CREATE TABLE kafka_replication_alerts (
 	since BIGINT NOT NULL, 
 	last_seen BIGINT NOT NULL, 
 	announced_at BIGINT, 
-	claimed_until BIGINT, 
 	document TEXT NOT NULL, 
 	PRIMARY KEY (replication, kind, subject)
 );

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
-from kafka_replication.alerting import channels
+from kafka_replication.alerting import channels, own_memory
 from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
-from kafka_replication.alerting.decide import CLAIM, decide
-from kafka_replication.alerting.memory import AlertMemory, FileMemory
+from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.text import Links, Message, message
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 RUNS = 20  # the latest runs that are looked at
 AT_ONCE = 8  # replications
 RECENTLY = timedelta(minutes=5)
+SENDING = 60.0  # seconds that alerting may take where nobody waits for it
 CHANNELS_SHARE, STORE_SHARE = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
@@ -94,7 +95,7 @@ class Orchestrator(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """Looks at one replication. ``more`` are channels beside the replication's Apprise connection. ``budget`` is the
-    number of seconds that alerting may take.
+    number of seconds that alerting may take. ``lasts``: this process looks again, and remembers what it told alone.
     """
 
     replication: Replication
@@ -102,14 +103,13 @@ class Watcher:
     open_store: Callable[[], WatermarkStore]
     orchestrator: Orchestrator | None = None
     more: Sequence[Channel] = ()
-    fallback: AlertMemory = field(default_factory=FileMemory)
-    budget: float = CLAIM.total_seconds()
+    budget: float = SENDING
+    lasts: bool = False
 
     def tell(self, problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Decision:
         """Announce the failure of a run. Asks only the store, because the failure of a run must not wait for a cluster.
 
-        Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
-        `look` does.
+        Heals nothing. A store that does not answer within a part of the budget counts as away.
         """
         *cluster, reported = _failures_of(problem, run_id, is_backfill=is_backfill)
         return self._tell(cluster, reported)
@@ -126,12 +126,12 @@ class Watcher:
             store = self.open_store()
             of_run = (cause for failure in reported for cause in _of_run(store, failure))
             observed = Observation(causes=(*cluster, *of_run), judged=_NOTHING)
-            return store, self._decide(store, _Seen(observed, None))
+            return store, store.update_causes(self.replication.name, partial(self._decide, _Seen(observed, None)))
 
         try:
             opened, decision = _within(STORE_SHARE * self.budget, remembered)
             with closing(opened) as store:
-                self._send(store, decision, until.left)
+                self._send(decision, partial(store.take_back_alerts, self.replication.name), until.left)
                 return decision
         except ReplicationError as away:
             log.warning("%s: the store cannot be used: %s", self.replication.name, away)
@@ -140,17 +140,19 @@ class Watcher:
     def look(self) -> Decision:
         """Look once, send the alerts that are due, and return the decision.
 
-        Takes at most about four times ``timeouts.request``. Raises BadInput if neither the store nor a file can
-        remember the open causes.
+        Takes at most about four times ``timeouts.request``. A process that does not last raises the error of a store
+        that is away: it would tell it with each look.
         """
         name = self.replication.name
         try:
             with closing(self.open_store()) as store:
-                decision = self._decide(store, self._observe(store))
-                self._send(store, decision)
-                healed = self._store_answers()
+                decision = store.update_causes(name, partial(self._decide, self._observe(store)))
+                self._send(decision, partial(store.take_back_alerts, name))
+                healed = self._tell_alone(Observation()).alerts if own_memory.has_told(name) else ()
                 return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
         except ReplicationError as problem:
+            if not self.lasts:
+                raise
             log.warning("%s: the store cannot be used: %s", name, problem)
             return self._report_without_store(problem)
 
@@ -255,26 +257,30 @@ class Watcher:
             failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
         return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
 
-    def _decide(self, memory: AlertMemory, seen: _Seen) -> Decision:
-        def decide_now(open_: Sequence[OpenCause], now: datetime) -> Decision:
-            observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
-            return decide(open_, observed, now, timedelta(seconds=self.budget), tuple(self._channels()))
+    def _decide(self, seen: _Seen, open_: Sequence[OpenCause], now: datetime) -> Decision:
+        observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
+        return decide(open_, observed, now, tuple(self._channels()))
 
-        return memory.update_causes(self.replication.name, decide_now)
-
-    def _send(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
+    def _send(
+        self, decision: Decision, take_back: Callable[[Collection[Alert]], None], seconds: float | None = None
+    ) -> None:
+        """Send the alerts. Those that were not delivered are taken back, also if this process is told to stop."""
         if not decision.alerts:
             return
-        name, links = self.replication.name, self.orchestrator.links() if self.orchestrator else Links()
-        messages = {
-            way: (channel, message(name, alerts, links))
-            for way, channel in self._channels().items()
-            if (alerts := [alert for alert in decision.alerts if way in alert.to])
-        }
-        whole = message(name, decision.alerts, links)
-        delivered = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
-        sent = [replace(alert, to=tuple(delivered.intersection(alert.to))) for alert in decision.alerts]
-        memory.confirm_alerts(name, sent)
+        delivered: frozenset[str] = frozenset()
+        try:
+            name, links = self.replication.name, self.orchestrator.links() if self.orchestrator else Links()
+            messages = {
+                way: (channel, message(name, alerts, links))
+                for way, channel in self._channels().items()
+                if (alerts := [alert for alert in decision.alerts if way in alert.to])
+            }
+            whole = message(name, decision.alerts, links)
+            delivered = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
+        finally:
+            left = [(alert, tuple(way for way in alert.to if way not in delivered)) for alert in decision.alerts]
+            if untold := [replace(alert, to=ways) for alert, ways in left if ways]:
+                take_back(untold)
 
     def _channels(self) -> dict[str, Channel]:
         connection = self.replication.alerts.apprise
@@ -290,19 +296,13 @@ class Watcher:
             remedy=problem.remedy,
             patience=self.replication.alerts.stalled_after if problem.retriable else 0,
         )
-        decision = self._decide(
-            self.fallback, _Seen(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), None)
-        )
-        self._send(self.fallback, decision, seconds)
-        return decision
+        return self._tell_alone(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), seconds)
 
-    def _store_answers(self) -> tuple[Alert, ...]:
-        """Heal the causes that the file remembers of a store that was away."""
-        if not self.fallback.open_causes(self.replication.name):
-            return ()
-        decision = self._decide(self.fallback, _Seen(Observation(), None))
-        self._send(self.fallback, decision)
-        return decision.alerts
+    def _tell_alone(self, observed: Observation, seconds: float | None = None) -> Decision:
+        name = self.replication.name
+        decision = own_memory.update_causes(name, partial(self._decide, _Seen(observed, None)))
+        self._send(decision, partial(own_memory.take_back_alerts, name), seconds)
+        return decision
 
 
 @dataclass(frozen=True, slots=True)

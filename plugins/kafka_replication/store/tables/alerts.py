@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, text
 
-from kafka_replication.alerting.memory import Look
-from kafka_replication.alerting.values import Alert, Decide, Decision, Kind, OpenCause, confirmed
+from kafka_replication.alerting.values import Alert, Decide, Decision, Kind, OpenCause, taken_back
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.store import connect, schema
+from kafka_replication.watermarks.sight import Look
 
 _table = schema.alerts
 # The kinds of rows that are no causes: the last look of Airflow's watch, and the last decision about open causes.
@@ -29,11 +29,12 @@ def open_causes(db: Connection, replication: str) -> list[OpenCause]:
 
 def update_causes(db: Connection, replication: str, decide: Decide, repeated: Decision | None = None) -> Decision:
     """Store the decision about what is open, and return it. ``repeated`` is the decision of an attempt whose commit may
-    have succeeded; this one keeps its claims.
+    have succeeded: then its alerts count as told, and are still to be sent.
     """
     before = _locked(db, replication)
-    claims = {row.key: row.claimed_until for row in before}
-    if repeated and repeated.alerts and all(claims.get(a.open.key) == a.claimed_until for a in repeated.alerts):
+    told = {row.key: row.told for row in before}
+    marks = [(told.get(a.open.key, {}).get(way), a.mark) for a in (repeated.alerts if repeated else ()) for way in a.to]
+    if repeated and marks and all(stored == mark for stored, mark in marks):
         return repeated
     _put_row(db, replication, _DECIDED, {})  # a store that answers, but takes nothing, is not a good one
     decision = decide(before, from_millis(connect.clock(db)))
@@ -41,9 +42,9 @@ def update_causes(db: Connection, replication: str, decide: Decide, repeated: De
     return decision
 
 
-def confirm(db: Connection, replication: str, sent: Collection[Alert]) -> None:
+def take_back(db: Connection, replication: str, untold: Collection[Alert]) -> None:
     before = _locked(db, replication)
-    _put(db, replication, before, confirmed(before, sent, from_millis(connect.clock(db))))
+    _put(db, replication, before, taken_back(before, untold))
 
 
 def record_look(db: Connection, replication: str, paused: bool) -> None:
@@ -92,7 +93,7 @@ def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: S
     """Write the changed rows."""
     stored, kept = {row.key: row for row in before}, {row.key: row for row in after}
     changed = [key for key, row in stored.items() if kept.get(key) != row]
-    over = [row for key, row in stored.items() if key not in kept and row.announced_at]
+    over = [row for key, row in stored.items() if key not in kept and row.announced_at and not row.over_at]
     if over:
         now = connect.clock(db)
         db.execute(insert(schema.past_alerts), [_past_values(replication, row, now) for row in over])
@@ -118,7 +119,6 @@ def _values(replication: str, row: OpenCause) -> dict[str, Any]:
         "since": millis(row.since),
         "last_seen": millis(row.last_seen),
         "announced_at": millis(row.announced_at),
-        "claimed_until": millis(row.claimed_until),
         "document": _OPEN.dump_json(row).decode(),
     }
 

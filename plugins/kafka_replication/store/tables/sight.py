@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, literal, select, tuple_
 
-from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import OpenCause
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.keys import PartitionKey
@@ -27,6 +26,7 @@ from kafka_replication.watermarks.sight import (
     CopiedRange,
     Facts,
     Lag,
+    Look,
     PastAlert,
     Sample,
     Seen,
