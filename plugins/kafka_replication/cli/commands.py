@@ -237,7 +237,7 @@ def status(
 
     Without a file, or for a folder: one line for each replication, as `overview`.
     The exit code is 1 if a cluster does not answer, or if a partition is refused, does not answer, is beyond
-    alerts.lag, or is unverified for longer than alerts.unverified_after.
+    alerts.lag, or is unverified for longer than a day.
     """
 
     if file is None or file.is_dir():

@@ -25,6 +25,8 @@ _GAPS = frozenset({State.OVERRUN, State.LATE_GAP})
 _SUCCEEDED = ("done", "nothing_to_do")
 _RUN_AGAIN = "run again: only what is left is repeated"
 _ONE_DAY = timedelta(days=1)
+# Only what a run left that died waits for the next one: after a day somebody should know, however rare runs are.
+_UNVERIFIED = _ONE_DAY
 
 
 class Life(StrEnum):
@@ -322,17 +324,17 @@ def beyond(replication: Replication, row: PartitionStatus) -> str | None:
     return " and ".join(parts) or None
 
 
-def unverified(replication: Replication, row: PartitionStatus, now: datetime) -> str | None:
+def unverified(row: PartitionStatus, now: datetime) -> str | None:
     """The time for which copied records of a partition have not been verified, if it is too long."""
     if not row.plan.verify:
         return None
     since = datetime.fromisoformat(row.last_verified) if row.last_verified else None
     if since is None:
         return None
-    seconds = (now - since.astimezone(UTC)).total_seconds()
-    if seconds <= replication.alerts.unverified_after:
+    passed = now - since.astimezone(UTC)
+    if passed <= _UNVERIFIED:
         return None
-    return f"has copied records that are not verified; the last verification was {duration(seconds)} ago"
+    return f"has copied records that are not verified; the last verification was {duration(passed.total_seconds())} ago"
 
 
 def problems(replication: Replication, rows: Iterable[PartitionStatus], now: datetime) -> list[str]:
@@ -362,7 +364,7 @@ def _problems(
             yield row, f"{partition}: {row.problem}"
         elif row.loss:
             yield row, f"{partition}: {row.loss.what}"
-        elif why := beyond(replication, row) or unverified(replication, row, now):
+        elif why := beyond(replication, row) or unverified(row, now):
             yield row, f"{partition} {why}"
 
 

@@ -72,15 +72,6 @@ class Alerts(Section):
             " reached, and a scheduled run that did not start."
         ),
     )
-    unverified_after: Whole = Field(
-        default=DAY,
-        ge=60,
-        le=365 * DAY,
-        description=(
-            "Seconds after the last verification of a partition after which `status` exits with 1 if copied records of"
-            " it are not verified."
-        ),
-    )
     lag: Lag = Field(default_factory=Lag, description="How far the target may be behind the source.")
 
     @property
