@@ -9,21 +9,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseNotifier
+from airflow.sdk import DAG, BaseNotifier
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import Busy, ReplicationError, Stalled, Unreachable
-from kafka_replication.orchestration.alerting import alerts
+from kafka_replication.orchestration.alerting import alerts, watching
 from kafka_replication.orchestration.dags.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import failure
 from kafka_replication.store import open_store
+from kafka_replication.watermarks.store import WatermarkStore
 from stack.ports import LOOPBACK
 from tests.support.received import Inbox
 
@@ -93,7 +94,7 @@ AWAY = Unreachable("source does not answer", "start its brokers")
 
 def context_of(task_id: str, error: ReplicationError) -> Any:
     return {
-        "dag": SimpleNamespace(dag_id=NAME),
+        "dag": DAG(NAME),
         "ti": SimpleNamespace(task_id=task_id),
         "run_id": "manual-1",
         "exception": failure(str(error), retriable=error.retriable, error=error),
@@ -196,6 +197,26 @@ def test_a_store_that_hangs_does_not_keep_an_alert_back(
         fail()
     [post] = received.posts
     assert "the watermark store does not answer" in post.text and "source does not answer" in post.text
+
+
+def test_a_store_that_answers_too_late_remembers_nothing_as_told(
+    received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alert went out without it: a cause that counts as told would be told to nobody for a day."""
+    monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
+    late, before = threading.Event(), set(threading.enumerate())
+
+    def slow() -> WatermarkStore:
+        late.wait()
+        return open_store(store_url)
+
+    other = replication().model_copy(update={"name": "late-dr"})  # this process remembers what it told of each
+    replace(watching.watcher(other, {}, 2.0), open_store=slow).tell(AWAY, "cli-1")
+    [thread] = [thread for thread in {*threading.enumerate()} - before if thread.name == "store"]
+    late.set()
+    thread.join()
+    with closing(open_store(store_url)) as store:
+        assert store.open_causes("late-dr") == []
 
 
 def test_a_look_after_a_good_run_ends_before_airflow_ends_the_task(

@@ -59,8 +59,8 @@ def test_a_pager_that_was_dead_gets_the_alert_once_and_the_mail_gets_it_once(sce
     scene.source.delete_before(scene.topic, 0, 60)
     by_mail = watcher(scene, received)
     by_mail = replace(by_mail, connections=replace(scene.connections, alerts=(received.mail,)))
-    dead = replace(by_mail, more=(AppriseChannel("pager", ("json://127.0.0.1:9/",)),))
-    alive = replace(by_mail, more=(AppriseChannel("pager", (received.webhook,)),))
+    dead = replace(by_mail, more=(AppriseChannel("pager", lambda: ("json://127.0.0.1:9/",)),))
+    alive = replace(by_mail, more=(AppriseChannel("pager", lambda: (received.webhook,)),))
 
     def told() -> tuple[list[str], list[str]]:
         return [mail.title.split()[0] for mail in received.mails], [post.title.split()[0] for post in received.posts]

@@ -113,7 +113,7 @@ def test_pyspark_client_is_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_alerts_without_apprise_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)  # as if it were not installed
     with pytest.raises(BadInput) as refused:
-        AppriseChannel("oncall", ["json://127.0.0.1"]).deliver(Message("title", "text"))
+        AppriseChannel("oncall", lambda: ["json://127.0.0.1"]).deliver(Message("title", "text"))
     document = {"name": "x", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["t"]}}
     [found] = notifiers.findings(Replication.model_validate({**document, "alerts": {"apprise": "oncall"}}))
     for what, remedy in ((refused.value.what, refused.value.remedy), (found.what, found.remedy)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -42,9 +42,9 @@ class LogChannel:
 class AppriseChannel:
     """Sends to every address of one connection. Addresses hold secrets, so that messages name their schemes only."""
 
-    def __init__(self, connection_id: str, addresses: Sequence[str]) -> None:
+    def __init__(self, connection_id: str, addresses: Callable[[], Sequence[str]]) -> None:
         self._name = f"apprise connection {connection_id!r}"
-        self._addresses = tuple(addresses)
+        self._addresses = addresses  # looked up when there is an alert to send
 
     @property
     def name(self) -> str:
@@ -56,14 +56,15 @@ class AppriseChannel:
         """
         if importlib.util.find_spec("apprise") is None:
             raise BadInput(WITHOUT_APPRISE, extras.install("apprise"))
-        failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
+        addresses = self._addresses()
+        failed = [_scheme(address) for address in addresses if not self._send(address, message)]
         if not failed:
             return
         problem = NotDelivered(
-            f"{len(failed)} of {len(self._addresses)} addresses took no alert: {', '.join(failed)}",
+            f"{len(failed)} of {len(addresses)} addresses took no alert: {', '.join(failed)}",
             "check these addresses in the connection's extra, and that this host reaches them",
         )
-        if len(failed) == len(self._addresses):
+        if len(failed) == len(addresses):
             raise problem
         log_event(
             log,

@@ -1,4 +1,4 @@
-"""What this process has told while the store was away, by replication. Nothing of it is on a disk."""
+"""The alerts that this process told while the store was away, by replication. Nothing of it is on a disk."""
 
 from __future__ import annotations
 

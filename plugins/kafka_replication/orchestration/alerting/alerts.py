@@ -12,7 +12,8 @@ from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
-from kafka_replication.model.errors import ConfigError
+from kafka_replication.config.values.names import BACKFILL_SUFFIX
+from kafka_replication.model.errors import ConfigError, ReplicationError
 from kafka_replication.orchestration import task_run
 from kafka_replication.runtime import background
 
@@ -38,7 +39,9 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
         why = task_run.error_of(context.get("exception")) or str(
             context.get("exception") or "its task was killed or lost"
         )
-        _in_time(lambda: watching.tell(replication, dict(context), why, task_run.run_id(context), TELLING))
+        run_id, is_backfill = task_run.run_id(context), context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
+        teller = watching.watcher(replication, dict(context), TELLING)
+        _in_time(replication, lambda: teller.tell(why, run_id, is_backfill=is_backfill))
 
     return alert
 
@@ -53,21 +56,26 @@ def on_retry(replication: Replication) -> Callable[[Context], None]:
 
         error, run_id = task_run.error_of(context.get("exception")), task_run.run_id(context)
         if error is not None:
-            _in_time(lambda: watching.tell_try(replication, dict(context), error, run_id, TELLING))
+            teller = watching.watcher(replication, dict(context), TELLING)
+            _in_time(replication, lambda: teller.tell_try(error, run_id))
 
     return alert
 
 
-def _in_time(action: Callable[[], None]) -> None:
-    """Do this. After `ENDING` seconds it is left behind, with a line in the log. Its error is logged."""
+def _in_time(replication: Replication, action: Callable[[], object]) -> None:
+    """Do this if alerts reach anybody. After `ENDING` seconds it is left behind, with a line in the log. Its error is
+    logged: the watch DAG looks later.
+    """
 
     def logged() -> None:
         try:
             action()
+        except ReplicationError as untold:
+            log.error("%s: no alert could be sent: %s", replication.name, untold)
         except Exception:
             log.exception("the end of a run could not be reported")
 
-    if wait([background.begin(logged, "telling")], ENDING).not_done:
+    if replication.alerts.names_somebody and wait([background.begin(logged, "telling")], ENDING).not_done:
         log.error("telling did not end within %.0f s and is left behind: the store or a cluster hangs", ENDING)
 
 
@@ -77,7 +85,7 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
     def heal(context: Context) -> None:
         from kafka_replication.orchestration.alerting import watching
 
-        _in_time(lambda: watching.look(replication, dict(context)))
+        _in_time(replication, lambda: watching.look(replication, context))
 
     return heal
 

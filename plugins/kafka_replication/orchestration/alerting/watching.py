@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 from airflow.sdk.execution_time import task_runner
@@ -16,13 +16,15 @@ from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunRe
 from kafka_replication.alerting.text import Links
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import BACKFILL_SUFFIX
-from kafka_replication.model.errors import ReplicationError
 from kafka_replication.orchestration.alerting import notifiers
 from kafka_replication.orchestration.connecting.connections import AirflowConnections
 from kafka_replication.orchestration.connecting.store_url import store
-from kafka_replication.runs.watch.watching import FailedRun, Watcher
+from kafka_replication.runs.watch.watching import SENDING, FailedRun, Watcher
 from kafka_replication.web import PREFIX, ROUTE
 from kafka_replication.web.site import Site
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
 
@@ -78,52 +80,20 @@ class DagRuns:
             return False
 
 
-def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
+def watcher(replication: Replication, context: Mapping[str, Any], seconds: float = SENDING) -> Watcher:
     return Watcher(
         replication=replication,
         connections=AirflowConnections(),
         open_store=store,
         orchestrator=DagRuns(replication),
         more=notifiers.channels(replication, context),
+        budget=seconds,
     )
 
 
-def tell(
-    replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str, seconds: float
-) -> None:
-    """Announce the failure of a run. Raises nothing: the watch DAG looks later."""
-    if not replication.alerts.names_somebody:
-        return
-    teller = replace(watcher(replication, context), budget=seconds)
-    try:
-        teller.tell(problem, run_id, is_backfill=str(context["dag"].dag_id).endswith(BACKFILL_SUFFIX))
-    except ReplicationError as untold:
-        log.error("%s: no alert could be sent: %s", replication.name, untold)
-
-
-def tell_try(
-    replication: Replication, context: Mapping[str, Any], problem: ReplicationError, run_id: str, seconds: float
-) -> None:
-    """Announce why a try failed that is not the last one, if the cause is a cluster. Raises nothing, as `tell`."""
-    if not replication.alerts.names_somebody:
-        return
-    try:
-        replace(watcher(replication, context), budget=seconds).tell_try(problem, run_id)
-    except ReplicationError as untold:
-        log.error("%s: no alert could be sent: %s", replication.name, untold)
-
-
-def look(replication: Replication, context: Mapping[str, Any]) -> None:
-    """Look at a replication after a run of it has ended. Raises nothing: the watch DAG looks again."""
-    if not replication.alerts.names_somebody:
-        return
-    try:
-        if _anything_open(replication):
-            watcher(replication, context).look()
-    except ReplicationError as problem:
-        log.error("%s: no alert could be sent: %s", replication.name, problem)
-
-
-def _anything_open(replication: Replication) -> bool:
+def look(replication: Replication, context: Context) -> None:
+    """Look at a replication after a run of it has ended, if a cause is open."""
     with closing(store()) as opened:
-        return bool(opened.open_causes(replication.name))
+        causes = opened.open_causes(replication.name)
+    if causes:
+        watcher(replication, dict(context)).look()

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from kafka_replication.alerting import channels, own_memory
 from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
 from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.text import Links, Message, message
+from kafka_replication.alerting.text import Links, message
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -120,13 +120,18 @@ class Watcher:
         return self._tell(cluster) if cluster else Decision()
 
     def _tell(self, cluster: Sequence[Cause], *reported: Cause) -> Decision:
-        until = Deadline.after(CHANNELS_SHARE * self.budget)
+        until, asking = Deadline.after(CHANNELS_SHARE * self.budget), Deadline.after(STORE_SHARE * self.budget)
 
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
             of_run = (cause for failure in reported for cause in _of_run(store, failure))
-            observed = Observation(causes=(*cluster, *of_run), judged=_NOTHING)
-            return store, store.update_causes(self.replication.name, partial(self._decide, _Seen(observed, None)))
+            seen = _Seen(Observation(causes=(*cluster, *of_run), judged=_NOTHING), None)
+
+            def in_time(open_: Sequence[OpenCause], now: datetime) -> Decision:
+                asking.check("asking the watermark store")  # once left behind, nothing may count as told here
+                return self._decide(seen, open_, now)
+
+            return store, store.update_causes(self.replication.name, in_time)
 
         try:
             opened, decision = _within(STORE_SHARE * self.budget, remembered)
@@ -284,8 +289,9 @@ class Watcher:
 
     def _channels(self) -> dict[str, Channel]:
         connection = self.replication.alerts.apprise
-        by_connection = () if connection is None else (_ByConnection(connection, self.connections),)
-        return channels.by_name((*self.more, *by_connection) or (LogChannel(),))
+        if connection is None:
+            return channels.by_name(self.more or (LogChannel(),))
+        return channels.by_name((*self.more, AppriseChannel(connection, partial(self.connections.apprise, connection))))
 
     def _report_without_store(
         self, problem: ReplicationError, reported: Sequence[Cause] = (), seconds: float | None = None
@@ -309,21 +315,6 @@ class Watcher:
 class _Seen:
     observed: Observation
     runs: Sequence[RunFacts] | None  # None: they were not looked at
-
-
-@dataclass(frozen=True, slots=True)
-class _ByConnection:
-    """An Apprise connection that is looked up when there is an alert to send."""
-
-    connection: str
-    connections: Connections
-
-    @property
-    def name(self) -> str:
-        return AppriseChannel(self.connection, ()).name
-
-    def deliver(self, message: Message) -> None:
-        AppriseChannel(self.connection, self.connections.apprise(self.connection)).deliver(message)
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
