@@ -82,7 +82,7 @@ def zombie(trial: Trial) -> None:
 def comes_back_late(trial: Trial) -> None:
     """A run stands still just before a commit (of the opening, a chunk, or what is verified) until another run has
     done all its work; then it wakes. Without transactions nothing fences what it writes: an older position, which the next
-    run names, and which the receipts repair.
+    run names, until the topic is created again and reset.
     """
     trial.copy["transaction_timeout"] = 120  # the other run fences, not the end of the transaction
     late, gate = trial.at_gate("P2", 25)
@@ -95,19 +95,20 @@ def comes_back_late(trial: Trial) -> None:
     if (outcome := trial.finish(late)) != "failed":
         raise TrialFailed(f"the run that came back late ended with {outcome}")
     if profiles.current().delivery != EXACTLY_ONCE:
-        _repair(trial)
+        _reset(trial)
 
 
-def _repair(trial: Trial) -> None:
+def _reset(trial: Trial) -> None:
     run = trial.start()
     if trial.finish(run) != "failed" or not all("the ledger contradicts itself" in error for error in run.errors):
         raise TrialFailed(f"an older position over a newer one was to be named: {run.errors}")
     trial.forgive(run)
-    trial.job["repair"] = True
+    trial.bench.target.direct.delete(trial.target_topic)
+    trial.job["reset"] = True
     outcome = trial.finish(trial.start())
-    del trial.job["repair"]
-    if outcome != "repaired":
-        raise TrialFailed(f"the repair of the ledger ended with {outcome}")
+    del trial.job["reset"]
+    if outcome != "reset":
+        raise TrialFailed(f"the reset of the topic ended with {outcome}")
 
 
 def two_runs(trial: Trial) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from kafka_replication.cli.repair import repaired
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyResult
@@ -24,7 +23,8 @@ from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import leasing, runner, steps
 from kafka_replication.runs.audit.audit import audit
-from kafka_replication.runs.leasing import leased, live_scope
+from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
+from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import AuditJob, Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
@@ -94,11 +94,11 @@ def move_clock(seconds: float) -> None:
         time.time = lambda: real() + seconds
 
 
-def repair(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
-    """``kafka-replication ledger FILE --repair --yes`` instead of a run."""
-    document, text, _ = repaired(open_run(replication, clients, store, runner.new_run_id()), yes=True)
-    print(text, flush=True)
-    return {"outcome": "repaired" if document["written"] else "nothing_to_repair", "errors": [], "final": []}
+def reset(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
+    """``kafka-replication reset FILE`` of the topic instead of a run."""
+    with leased(open_run(replication, clients, store, runner.new_run_id()), EVERYTHING) as run:
+        reset_topic(run, replication.topics.named[0])
+    return {"outcome": "reset", "errors": [], "final": []}
 
 
 def audited(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     )
     replication = Replication.model_validate(settings["config"])
     store = open_store(settings["store_url"])
-    if settings.get("repair"):
-        return repair(replication, clients, store)
+    if settings.get("reset"):
+        return reset(replication, clients, store)
     if settings.get("audit"):
         return audited(replication, clients, store)
     try:

@@ -16,7 +16,6 @@ COMMANDS = (
     ("verify",),
     ("audit",),
     ("ledger",),
-    ("ledger", "--repair"),
     ("watch", "--once"),
     ("failed", "list"),
     ("failed", "show"),

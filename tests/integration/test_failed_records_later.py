@@ -20,11 +20,9 @@ from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.failed import catalog, retry_discard
 from kafka_replication.runs.failed.command import Asked, handle
-from kafka_replication.runs.repair.repair import carry_out, proposals
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.verification.matching import Kind
-from tests.support.actions import put
 from tests.support.audits import audit
 from tests.support.command_line import command
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store
@@ -154,22 +152,6 @@ def test_a_record_that_was_retried_although_its_chunk_has_it(with_failures: Scen
     (audited,) = audit(scene.bare_run()).partitions
     assert audited.outcome == "differs" and audited.counts[Kind.EXTRA] == 1, audited.stretches
     assert "source offsets [9, 10) were retried" in audited.notes[-1]
-
-
-def test_a_position_that_is_repaired_knows_of_failed_records(with_failures: Scenario) -> None:
-    """How many were set aside, and that the target ends behind those that were retried."""
-    scene = with_failures
-    scene.target.set(scene.topic, cleanup_policy="delete")
-    assert len(ask(scene, Action.RETRY, from_=8, until=31)) == 2
-    before = scene.position()
-    put(scene, before, next_offset=50, coverage=[[0, 50]], target_end=10, quarantined=0)
-    carry_out(scene.bare_run("repair"), proposals(scene.bare_run()))
-    after = scene.position()
-    assert (after.next_offset, after.target_end, after.quarantined) == (60, before.target_end, 4)
-    scene.source.produce(scene.topic, numbered(5, 60))
-    report = scene.run()
-    assert report.outcome == "done", report.table()
-    assert_each_once(scene, [7, 59])
 
 
 def test_records_of_others_in_the_quarantine_topic(with_failures: Scenario) -> None:

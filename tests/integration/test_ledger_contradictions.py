@@ -1,19 +1,19 @@
-"""A ledger that somebody changed is noticed before a record is copied, and repaired from its receipts."""
+"""A ledger that somebody changed is noticed before a record is copied. A reset of the topic ends it."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.planning.plan import State
 from kafka_replication.runs.report.partition_status import standing
 from tests.support.actions import copied_once, put
-from tests.support.command_line import at_a_terminal, command
-from tests.support.scenario import Scenario, numbered, only
+from tests.support.command_line import command
+from tests.support.scenario import Rec, Scenario, only
 
 CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 100}}
 
@@ -28,27 +28,26 @@ def set_back(scene: Scenario) -> None:
     scene.store = type(scene)(scene.source, scene.target, scene.folder).store
 
 
-def test_a_position_that_was_set_back_doubles_nothing_and_is_repaired(scene: Scenario) -> None:
+def create_and_copy_again(scene: Scenario) -> None:
+    scene.target.delete(scene.topic)
+    assert command(scene, "reset", "--topic", scene.topic, "--confirm", scene.topic)[0] == 0
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    scene.assert_copied()
+
+
+def test_a_position_that_was_set_back_doubles_nothing(scene: Scenario) -> None:
     scene.settings |= CHUNKS
     set_back(scene)
     line = only(scene.run())
     assert f"{scene.topic}-0" in (line.error or "") and "receipts say that [700, 1000) were copied" in (
         line.error or ""
     )
-    assert "--repair" in line.remedy and scene.check().clean
-    code, out, _ = command(scene, "ledger", "--repair")
-    assert code == 1 and "receipts prove:    next 1000, on the target [0, 1000)" in out
-    code, out, shown = at_a_terminal(scene, "n", "ledger", "--repair")
-    assert code == 1 and "write these positions? [y/N]" in shown and "nothing was changed" in out
+    assert f"re-create {scene.topic} and reset the topic" in line.remedy and scene.check().clean
     assert scene.position().next_offset == 700
-    code, out, _ = at_a_terminal(scene, "y", "ledger", "--repair", "--json")
-    document = json.loads(out)
-    assert code == 0 and document["written"] and document["partitions"][0]["after"]["next_offset"] == 1000
-    scene.source.produce(scene.topic, numbered(10, 1000))
-    assert scene.run().outcome == "done"
-    assert scene.watermark() == 1010
     scene.assert_copied()
-    assert command(scene, "ledger", "--repair", "--yes")[0] == 0
+    create_and_copy_again(scene)
+    assert scene.watermark() == 1000
 
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
@@ -60,15 +59,19 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("changes", "words"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_what_cannot_be_is_named_with_its_place(scene: Scenario, changes: dict[str, Any], words: str) -> None:
     copied_once(scene, 100)
-    put(scene, scene.position(), **changes)
+    before = scene.position()
+    put(scene, before, **changes)
     with pytest.raises(LedgerUnreadable) as caught:
         scene.run()
     assert (
         words in caught.value.what and f"{POSITIONS}-{scene.key().ledger_partition} on the target" in caught.value.what
     )
-    assert command(scene, "ledger", "--repair", "--yes")[0] == 0
+    assert "restore or delete the entry" in caught.value.remedy
+    put(scene, before)
     scene.idle_run()
-    assert (scene.position().next_offset, str(scene.position().coverage)) == (100, "[0, 100)")
+    scene.target.produce(POSITIONS, [Rec(position_key(scene.key()), None)], scene.key().ledger_partition)
+    assert f"empty {scene.topic} and reset the topic" in only(scene.run()).remedy
+    create_and_copy_again(scene)
 
 
 def test_coverage_beyond_the_next_offset(scene: Scenario) -> None:

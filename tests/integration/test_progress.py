@@ -122,8 +122,8 @@ def test_a_line_never_counts_records_whose_offsets_it_does_not_count(
     viewed, done = threading.Event(), threading.Event()
     view, receipts = KafkaLedger.view, KafkaLedger.receipts
 
-    def viewing(ledger: KafkaLedger, damaged: Any = None) -> Any:
-        read = view(ledger, damaged)
+    def viewing(ledger: KafkaLedger) -> Any:
+        read = view(ledger)
         if threading.current_thread().name == "progress":
             viewed.set()
         return read

@@ -183,10 +183,6 @@ def test_a_store_that_knows_less_is_said_once_each_time_it_happens(
     assert warnings_of_two_looks() == 1
 
 
-@pytest.mark.parametrize(
-    "flags", [("--repair", "--rebuild-store"), ("--repair", "--force"), ("--force",), ("--yes",)], ids=" ".join
-)
-def test_options_that_would_be_ignored_are_refused(scene: Scenario, flags: tuple[str, ...]) -> None:
-    code, out, err = command(scene, "ledger", *flags)
-    assert (code, out) == (2, ""), err
-    assert any(flag in err for flag in flags)
+def test_an_option_that_would_be_ignored_is_refused(scene: Scenario) -> None:
+    code, out, err = command(scene, "ledger", "--force")
+    assert (code, out) == (2, "") and "--force" in err, err

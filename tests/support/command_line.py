@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -101,25 +98,3 @@ def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[in
     out, err = process.communicate()
     check_output(arguments, out)
     return process.wait(), out, err
-
-
-def at_a_terminal(scene: Replicating, answer: str, *arguments: str) -> tuple[int, str, str]:
-    """The same with a person at a terminal, who types ``answer``. The terminal shows stderr."""
-    person, terminal = os.openpty()
-    os.write(person, f"{answer}\n".encode())
-    line, environment = _line(scene, arguments, {})
-    ended = subprocess.run(
-        [sys.executable, "-m", "kafka_replication.cli", *line],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins", **environment},
-        stdin=terminal,
-        stdout=subprocess.PIPE,
-        stderr=terminal,
-        text=True,
-        check=False,
-    )
-    os.set_blocking(person, False)
-    shown = os.read(person, 1 << 16).decode()
-    os.close(terminal)
-    os.close(person)
-    check_output(arguments, ended.stdout)
-    return ended.returncode, ended.stdout, shown

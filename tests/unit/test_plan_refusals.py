@@ -37,9 +37,9 @@ def spread(name: str, *ends: int) -> Position:
 CONTRADICTS = (
     f"the ledger contradicts itself: orders-0 (entries in kafka-replication.positions-{key().ledger_partition}): "
 )
-REPAIR = (
-    "find out who changed the ledger topics, or what restored an older state of them; then let the command show what the"
-    " receipts prove, and write it: kafka-replication ledger orders-dr.yaml --repair"
+RESTORE = (
+    "find out who changed the ledger topics, or what restored an older state of them; then restore their newest state, or"
+    f" re-create orders and reset the topic: {RESET}"
 )
 MENDS = "the next run that is no backfill copies it again where receipts prove what stood there and the source still has it; where it says that it cannot, "
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
@@ -68,25 +68,25 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         Case(positions={key(): replace(position(40), next_offset=30)}),
         State.CONTRADICTED,
         f"{CONTRADICTS}the position's next offset is 30, but its coverage has 39, too",
-        REPAIR,
+        RESTORE,
     ),
     "the coverage does not reach the next offset": (
         Case(positions={key(): replace(position(40), next_offset=90)}),
         State.CONTRADICTED,
         f"{CONTRADICTS}the position's next offset is 90, but its coverage lacks [40, 90)",
-        REPAIR,
+        RESTORE,
     ),
     "more is verified than was copied": (
         Case(positions=OPENED, verified={key(): verified(70)}),
         State.CONTRADICTED,
         f"{CONTRADICTS}[40, 70) are called verified, but the position says that they were never copied",
-        REPAIR,
+        RESTORE,
     ),
     "it started above its next offset": (
         Case(positions={key(): replace(position(40), start=41)}),
         State.CONTRADICTED,
         f"{CONTRADICTS}the position says that it started at 41, above its next offset 40",
-        REPAIR,
+        RESTORE,
     ),
     "foreign records": (
         Case(positions=OPENED, foreign={key(): 41}),

@@ -32,7 +32,6 @@ from kafka_replication.planning.retention.target_retention import (
     removed,
 )
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.runs.repair.repair import proven
 from tests.support.target_log import ABORTED, FOREIGN, KEY, MARKER, OURS, REPLICATION, Target, receipt_of
 
 CHUNK = 4
@@ -313,13 +312,6 @@ class Life(RuleBasedStateMachine):
         assert of_receipts(KEY, view, self.read()) == []
 
     @invariant()
-    def a_repair_would_change_nothing(self) -> None:
-        """It forgets nothing that was ever on the target, and adds nothing."""
-        view = as_compared(self.view, self.snapshot())
-        after, _ = proven(KEY, view, self.read(), readable=True)
-        assert after == self.position
-
-    @invariant()
     def no_number_is_negative(self) -> None:
         found = self.planned()
         assert found.missed.subtract(found.removed).span == 0
@@ -365,17 +357,6 @@ class Drawn:
 
     def draw(self, _: object) -> int:
         return self._values.pop(0)
-
-
-def test_a_repair_keeps_the_end_of_a_last_chunk_that_was_removed_and_given_back() -> None:
-    life = Life()
-    life.open(harm="none", late=3)
-    life.produce(records=[False] * 5 + [True])
-    life.produce(records=[False] * 5 + [True, False])
-    life.backfill(data=cast(st.DataObject, Drawn(4, 16)))
-    life.delete_records(data=cast(st.DataObject, Drawn(3)))
-    life.backfill(data=cast(st.DataObject, Drawn(15, 16)))
-    life.a_repair_would_change_nothing()
 
 
 def test_a_chunk_without_records_behind_a_lost_end_lets_nothing_newer_come_first() -> None:

@@ -27,7 +27,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "overview": (documents.OverviewDocument,),
     "verify": (documents.VerifyDocument,),
     "audit": (documents.AuditDocument,),
-    "ledger": (documents.LedgerDocument, documents.RebuiltDocument, documents.RepairDocument),
+    "ledger": (documents.LedgerDocument, documents.RebuiltDocument),
     "failed": (documents.FailedDocument, documents.DecidedDocument),
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),

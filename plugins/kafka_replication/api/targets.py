@@ -27,7 +27,6 @@ from kafka_replication.ledger.placement import (
     Segment,
     UnknownPlacement,
 )
-from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import Delivery
@@ -72,7 +71,6 @@ __all__ = [
     "ClusterName",
     "ContentReader",
     "Copy",
-    "Damaged",
     "Deadline",
     "Deleted",
     "Delivery",

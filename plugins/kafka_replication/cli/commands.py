@@ -314,29 +314,16 @@ Force = Annotated[
 ]
 
 
-Repair = Annotated[
-    bool,
-    typer.Option("--repair", help="Show what receipts prove where entries contradict each other, and ask to write it."),
-]
-Yes = Annotated[bool, typer.Option("--yes", help="With --repair: write it without asking.")]
-
-
 @app.command()
 def ledger(
     file: File,
     as_json: Json = False,
     rebuild_store: Rebuild = False,
     force: Force = False,
-    repair: Repair = False,
-    yes: Yes = False,
 ) -> None:
     """Show the entries of the target's ledger: positions, verified coverage and receipts."""
-    if repair and rebuild_store:
-        raise typer.BadParameter("--repair and --rebuild-store are two steps: repair first, then restore the store")
     if force and not rebuild_store:
         raise typer.BadParameter("--force is for --rebuild-store alone")
-    if yes and not repair:
-        raise typer.BadParameter("--yes is for --repair alone")
 
     def restore(run: Run) -> tuple[Any, str, int]:
         from kafka_replication.runs.repair import rebuild
@@ -353,11 +340,6 @@ def ledger(
             rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries",
             0,
         )
-
-    def repaired(run: Run) -> tuple[Any, str, int]:
-        from kafka_replication.cli.repair import repaired
-
-        return repaired(run, yes=yes)
 
     def action(run: Run) -> tuple[Any, str, int]:
         from kafka_replication.reporting.ledger import ledger_table
@@ -382,5 +364,4 @@ def ledger(
         document: documents.LedgerDocument = {"replication": run.replication.name, "partitions": rows}
         return document, text, 0
 
-    chosen = repaired if repair else restore if rebuild_store else action
-    _act(file, as_json, chosen, writes=rebuild_store or repair, looks=not (rebuild_store or repair))
+    _act(file, as_json, restore if rebuild_store else action, writes=rebuild_store, looks=not rebuild_store)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from kafka_replication.conformance.ground import raised
 from kafka_replication.conformance.ledger_world import World, gap, position, receipt, verified
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Receipt, Start
-from kafka_replication.ledger.port import Damaged, Ledger
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.view import Owner
 from kafka_replication.model.errors import LedgerUnreadable, Stalled
@@ -143,16 +143,6 @@ def a_spoilt_entry_is_named_and_stops_its_own_replication_only(world: World) -> 
     assert world.ledger().view().positions == {key: position(5)}, "an older, spoilt entry counts no more"
 
 
-def what_cannot_be_read_is_left_out_where_that_is_asked_for(world: World) -> None:
-    key, second = world.key(), world.key(1)
-    world.write((key, position(3)), (key, verified(3)), (second, position(4)))
-    world.put(POSITIONS, key.ledger_partition, position_key(key), b"not json")
-    damaged: Damaged = {}
-    view = world.ledger().view(damaged)
-    assert (view.positions, view.verified) == ({second: position(4)}, {key: verified(3)})
-    assert damaged.keys() == {("position", key)}
-
-
 def a_deleted_receipt_is_gone_with_its_transaction(world: World) -> None:
     key, ledger = world.key(), world.ledger()
     world.write((key, receipt(0, 2)), (key, receipt(2, 4)))
@@ -276,7 +266,6 @@ ALL: dict[str, Callable[[World], None]] = {
         reading_on_is_reading_from_the_start,
         foreign_entries_harm_nobody,
         a_spoilt_entry_is_named_and_stops_its_own_replication_only,
-        what_cannot_be_read_is_left_out_where_that_is_asked_for,
         a_deleted_receipt_is_gone_with_its_transaction,
         old_receipts_can_be_deleted_and_nothing_else,
         generations_are_kept_apart,

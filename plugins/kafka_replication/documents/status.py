@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
+from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -157,32 +157,3 @@ class RebuiltDocument(TypedDict):
 
     replication: str
     partitions: list[RebuiltRow]
-
-
-class ReceiptPosition(TypedDict):
-    """A position as ``ledger --repair`` shows it; ``ends``: of each target partition, if several have copies."""
-
-    next_offset: int
-    coverage: Pairs
-    target_end: int
-    ends: NotRequired[list[int]]
-
-
-class RepairRow(PartitionRow):
-    """A proposed repair of one partition: what is ``wrong``, and the position that its receipts prove (``after``).
-
-    ``before`` is null if the position cannot be read. Offsets that are ``not_proven`` have no receipt.
-    """
-
-    wrong: list[str]
-    before: ReceiptPosition | None
-    after: ReceiptPosition
-    not_proven: Pairs
-
-
-class RepairDocument(TypedDict):
-    """``ledger --repair``: what is to be repaired, and whether that was ``written``."""
-
-    replication: str
-    written: bool
-    partitions: list[RepairRow]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafka_replication.ledger.entries import POSITIONS, Handled, Position, Receipt
+from kafka_replication.ledger.entries import POSITIONS, Handled, Receipt
 from kafka_replication.ledger.placement import UnknownPlacement, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
@@ -44,7 +44,8 @@ def of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> list
 
 def _of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Iterator[str]:
     position = view.positions[key]
-    written = committed(of_position(position, receipts.of(key, position.generation)), position.coverage)
+    same_topics = (receipt for receipt in receipts.of(key, position.generation) if receipt.ids == position.ids)
+    written = committed(same_topics, position.coverage)
     proven = Coverage.of(receipt.range for receipt in written)
     if more := proven.subtract(position.coverage):
         yield f"receipts say that {more} were copied, but the position says that they were not"
@@ -56,11 +57,6 @@ def _of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Ite
         if end > ends.get(number, 0):
             at = TopicPartition(key.target_topic, number)
             yield f"a receipt ends at offset {end} of {at}, but the position says {ends.get(number, 0)}"
-
-
-def of_position(position: Position, receipts: Iterable[Receipt]) -> list[Receipt]:
-    """The receipts that were written for the same topics as this position."""
-    return [receipt for receipt in receipts if receipt.ids == position.ids]
 
 
 def target_ends(entries: Iterable[Receipt | Handled]) -> dict[int, int]:

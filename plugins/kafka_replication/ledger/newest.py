@@ -10,7 +10,6 @@ from operator import itemgetter
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Deleted, Entry, Gap, Handled, Position, Receipt, Removed, Start, Verified
-from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.record_keys import decode_key, parts_of
 from kafka_replication.ledger.view import LedgerView, Owner
@@ -176,16 +175,14 @@ class NewestEntries:
             key=key,
         )
 
-    def view(self, damaged: Damaged | None = None) -> LedgerView:
-        """All entries but receipts. Raises LedgerUnreadable for one that cannot be read; with ``damaged`` it is left
-        out, and the reason is added there.
-        """
+    def view(self) -> LedgerView:
+        """All entries but receipts. Raises LedgerUnreadable for one that cannot be read."""
         positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
         gaps: dict[PartitionKey, list[Gap]] = {}
         starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
         removed, handled = dict[PartitionKey, Removed](), dict[PartitionKey, list[Handled]]()
         for newest in self:
-            match _read(newest, damaged):
+            match newest.entry():
                 case Position() as position:
                     positions[newest.key] = position
                 case Verified() as entry:
@@ -235,14 +232,3 @@ class NewestEntries:
                 self._logged.add((partition, record_key, offset))
                 text = "%s-%d on the target, offset %d: %s"
                 log_event(log, logging.WARNING, event, text, topic, partition, offset, why)
-
-
-def _read(newest: NewestEntry, damaged: Damaged | None) -> Entry | None:
-    """The entry; None if it cannot be read, which is added to ``damaged``. Raises LedgerUnreadable without that."""
-    try:
-        return newest.entry()
-    except LedgerUnreadable as error:
-        if damaged is None:
-            raise
-        damaged[newest.kind, newest.key] = error
-        return None

@@ -14,11 +14,9 @@ from kafka_replication.ledger.entries import Entry, Position, Receipt, Verified
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-
-Damaged = dict[tuple[str, PartitionKey], LedgerUnreadable]  # why entries of a kind and a key cannot be read
 
 
 class Ledger(Protocol):
@@ -36,11 +34,8 @@ class Ledger(Protocol):
     def ensure(self, replication: Replication) -> None:
         """Create missing topics. Raises Refused if existing ones have settings that are not allowed."""
 
-    def view(self, damaged: Damaged | None = None) -> LedgerView:
-        """All entries of this replication except receipts; empty if no ledger exists.
-
-        With ``damaged``, an entry that cannot be read is left out, and the reason is added there.
-        """
+    def view(self) -> LedgerView:
+        """All entries of this replication except receipts; empty if no ledger exists."""
 
     def position(self, key: PartitionKey) -> Position | None:
         """The newest position of ``key``; None if the partition was never opened.

@@ -58,11 +58,7 @@ class Receipts:
 
     def incomplete(self, key: PartitionKey) -> bool:
         """True if requested receipts may have expired, because the log starts above the requested offset."""
-        return self.expired(key, self.since[key])
-
-    def expired(self, key: PartitionKey, since: int | None) -> bool:
-        """True if receipts from this offset on may have expired; None: of any offset."""
-        return self.log_starts[key.ledger_partition] > (since or 0)
+        return self.log_starts[key.ledger_partition] > self.since[key]
 
     def unverified_from(self, key: PartitionKey, generation: int, verified: Coverage) -> int:
         """The offset of the first receipt of this generation that is not ``verified``, or where reading ended if all

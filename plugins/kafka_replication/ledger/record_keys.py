@@ -10,7 +10,7 @@ from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 
-FOREIGN = "only this product may write the ledger topics: find the other writer, then delete or repair the entry"
+FOREIGN = "only this product may write the ledger topics: find the other writer, then restore or delete the entry"
 
 _TYPES = [str, str, str, int, str]
 

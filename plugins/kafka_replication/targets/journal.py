@@ -20,7 +20,6 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.newest import NewestEntries
-from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.record_keys import decode_key, position_key, verified_key
 from kafka_replication.ledger.view import LedgerView
@@ -281,14 +280,14 @@ class JournalLedger(UnhiddenLedger):
         if not self.exists():
             self._shelf.create()
 
-    def view(self, damaged: Damaged | None = None) -> LedgerView:
+    def view(self) -> LedgerView:
         if self.exists():
             for head in self._shelf.heads():
                 if head.replication != self._replication:
                     self._read_on(head)
             self._read_on(self.journal.head())
             self._positions.log_foreign(POSITIONS)
-        return self._positions.view(damaged)
+        return self._positions.view()
 
     def _read_on(self, head: Head) -> None:
         since = self._read.get(head.replication, 0)
@@ -303,7 +302,7 @@ class JournalLedger(UnhiddenLedger):
         if self.exists():  # the heads of others, which may be large, are not asked for
             self._read_on(self.journal.head())
         found = dict[TopicPartition, Writer]()
-        for key, position in self._positions.view({}).positions.items():
+        for key, position in self._positions.view().positions.items():
             found.setdefault(key.target, (key, position))
         return found
 

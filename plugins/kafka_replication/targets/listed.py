@@ -12,7 +12,6 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, FailedRecord, Position, Verified
 from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.placement import Part
-from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.ledger.view import LedgerView
@@ -114,8 +113,8 @@ class ListedLedger(UnhiddenLedger):
     def ensure(self, replication: Replication) -> None:
         self._log.create()
 
-    def view(self, damaged: Damaged | None = None) -> LedgerView:
-        return self._newest(POSITIONS, range(LEDGER_PARTITIONS)).view(damaged)
+    def view(self) -> LedgerView:
+        return self._newest(POSITIONS, range(LEDGER_PARTITIONS)).view()
 
     def position(self, key: PartitionKey) -> Position | None:
         entry = self._entry(key, position_key(key))

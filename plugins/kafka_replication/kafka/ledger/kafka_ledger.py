@@ -17,7 +17,6 @@ from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.newest import NewestEntry
-from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.ledger.transaction import TransactionPort
@@ -71,10 +70,10 @@ class KafkaLedger:
             topics.create_missing(self._admin, replication)
             self._exists = True
 
-    def view(self, damaged: Damaged | None = None) -> LedgerView:
+    def view(self) -> LedgerView:
         if not self.exists():
             return LedgerView()
-        return self._positions.entries().view(damaged)
+        return self._positions.entries().view()
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._newest(key.ledger_partition, position_key(key))

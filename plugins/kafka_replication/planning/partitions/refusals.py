@@ -87,8 +87,8 @@ def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
     return Refusal(
         State.CONTRADICTED,
         "the ledger contradicts itself: " + "; ".join(contradictions),
-        "find out who changed the ledger topics, or what restored an older state of them; then let the command show"
-        f" what the receipts prove, and write it: kafka-replication ledger {key.replication}.yaml --repair",
+        "find out who changed the ledger topics, or what restored an older state of them; then restore their newest"
+        f" state, or re-create {key.target_topic} and reset the topic: {reset_command(key)}",
     )
 
 
