@@ -180,7 +180,6 @@ def open_transaction(trial: Trial) -> None:
 def corrupted(trial: Trial) -> None:
     """A byte of a record changes on the source's disk. (Not any byte: some of a batch's header are outside its checksum, and what was
     aborted is not looked at.)"""
-    trial.settings["failures"] = {**trial.settings.get("failures", {}), "unreadable": "fail"}
     trial.part(PART)
     partition = trial.dice.randrange(PARTITIONS)
     position = trial.watermarks()[partition]

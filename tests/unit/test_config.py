@@ -129,14 +129,13 @@ def test_the_ledger_and_kafkas_own_topics_are_never_a_target(topic: str) -> None
 
 
 def test_each_kind_of_failure_has_the_policy_of_all_unless_it_has_its_own() -> None:
-    failures = replication(failures={"policy": "quarantine", "unreadable": "fail", "too_large": "skip"}).failures
+    failures = replication(failures={"policy": "quarantine", "transform": "fail", "too_large": "skip"}).failures
     policies = {kind.value: failures.of(kind) for kind in FailureKind}
     assert policies == {
         "too_large": "skip",
         "refused": "quarantine",
-        "unreadable": "fail",
         "unfaithful": "quarantine",
-        "transform": "quarantine",
+        "transform": "fail",
     }
     assert replication().failures.policies == {"fail"}
 

@@ -123,7 +123,7 @@ OPTIONAL = {
     "position": {"quarantined", "skipped", "spread", "transform", "delivery"},
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "superseded"},
     "removed": {"middle", "target_starts"},
-    "handled": {"not_visible", "given_back", "number"},
+    "handled": {"given_back", "number"},
     "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise", "superseded"},
 }
 

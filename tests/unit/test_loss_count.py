@@ -16,7 +16,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digest import DIGEST_KIND
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.loss_count import DeliveryTask, verify_delivery
+from kafka_replication.verification.loss_count import DeliveryTask, near_to, verify_delivery
 from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.verify import Judged, PartDigest, VerifyResult
 
@@ -91,7 +91,7 @@ class _Sides:
         records = list(enumerate(self.world.source))[wanted.from_ : wanted.until]
         return (Sent(offset, content) for offset, content in records if offset not in without)
 
-    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
+    def around(self, wanted: OffsetRange) -> Iterator[Sent]:
         return self.source(wanted)
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]:
@@ -237,6 +237,13 @@ def test_a_source_that_no_longer_has_a_damaged_chunk_cannot_show_what_is_lost() 
     world.send(0, lost=[1])
     world.source_start = 5
     assert "cannot show what is missing" in (world.verify(accept=1.0).error or "")
+
+
+def test_what_was_given_up_is_not_searched_for_the_origin_of_a_record() -> None:
+    world = World()
+    world.send(2)
+    searched = near_to(world.receipts, OffsetRange(0, 100), Coverage.of([OffsetRange(10, 20)]))
+    assert list(searched) == [OffsetRange(20, 30), OffsetRange(0, 10), OffsetRange(30, 100)]
 
 
 def test_copies_that_the_target_removed_before_they_were_read_are_unverifiable() -> None:

@@ -47,18 +47,28 @@ def event(offset: int, code: int | None = None) -> Message:
     return Message(topic=AT.topic, partition=AT.partition, offset=offset, value=b"", error=error, timestamp=time)
 
 
-@pytest.mark.parametrize("lost", [7, 20])
+@pytest.mark.parametrize("lost", [7, 10])
 def test_behind_an_unreadable_batch_only_its_own_place_can_be_lost(lost: int) -> None:
     """librdkafka may still say that the assignment before lost its place, at an offset that it found in the batch."""
     events = event(0), event(10, KafkaError._BAD_COMPRESSION), event(lost, KafkaError._AUTO_OFFSET_RESET), event(20)
     consumer = Scripted(*events, event(21))
-    reading = PartitionReader(cast(Consumer, consumer), AT, stall=0).records(OffsetRange(0, 22), range(1, 20))
-    if lost == 20:
+    reader = PartitionReader(cast(Consumer, consumer), AT, stall=0)
+    assert [message.offset() for message in reader.records(OffsetRange(0, 10), trusting=True)] == [0]
+    reading = reader.records(OffsetRange(20, 22))
+    if lost == 10:
         with pytest.raises(GapFound):
             list(reading)
     else:
-        assert [message.offset() for message in reading] == [0, 20, 21]
-    assert consumer.assigned == [0, 20]
+        assert [message.offset() for message in reading] == [20, 21]
+    assert consumer.assigned == [0, 10]
+
+
+@pytest.mark.parametrize(("until", "trusting"), [(10, False), (11, True)])
+def test_a_batch_that_cannot_be_read_is_an_error(until: int, *, trusting: bool) -> None:
+    consumer = Scripted(event(0), event(10, KafkaError._BAD_COMPRESSION))
+    reader = PartitionReader(cast(Consumer, consumer), AT, stall=0)
+    with pytest.raises(Refused, match="at or after offset 1 is corrupted"):
+        list(reader.records(OffsetRange(0, until), trusting=trusting))
 
 
 @pytest.mark.parametrize("lost", [7, 30_000])

@@ -28,9 +28,7 @@ def failed(
     partition: Annotated[int | None, typer.Option("--partition", help="Only of this partition.")] = None,
     from_: Annotated[int | None, typer.Option("--from", help="Only from this source offset on.")] = None,
     until: Annotated[int | None, typer.Option("--until", help="Only before this source offset.")] = None,
-    kind: Annotated[
-        str, typer.Option("--kind", help="Only too_large, refused, unreadable, unfaithful or transform.")
-    ] = "",
+    kind: Annotated[str, typer.Option("--kind", help="Only too_large, refused, unfaithful or transform.")] = "",
     state: Annotated[
         str,
         typer.Option(

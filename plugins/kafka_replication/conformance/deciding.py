@@ -89,16 +89,6 @@ def a_quarantined_record_is_kept_as_it_was(case: SinkCase) -> None:
         assert not reader.quarantined(replace(failed, digest="0" * 32))
 
 
-def what_nobody_could_read_is_quarantined_without_content(case: SinkCase) -> None:
-    unreadable = replace(FAILURE, kind=FailureKind.UNREADABLE)
-    failed = set_aside(case, "quarantine", (HELD[0], -1, None, None, None), unreadable)
-    with case.opened().quarantine() as quarantine:
-        assert [record for record, _ in quarantine.records(case.file.quarantine_topic, case.key, 1)] == [failed]
-        assert quarantine.original(case.key, failed) is None, "an empty record is not the one of the source"
-    with case.sink.verifier(case.key) as reader:
-        assert reader.quarantined(failed)
-
-
 def a_skipped_record_is_nowhere(case: SinkCase) -> None:
     assert set_aside(case, "skip").place is None
     with case.opened().quarantine() as quarantine:
@@ -243,7 +233,6 @@ def ended_writers_commit_nothing_and_those_before_which_a_check_fails_go_on(case
 
 ALL: list[Check] = [
     a_quarantined_record_is_kept_as_it_was,
-    what_nobody_could_read_is_quarantined_without_content,
     a_skipped_record_is_nowhere,
     no_more_is_set_aside_than_allowed,
     a_decision_and_its_records_are_there_together,

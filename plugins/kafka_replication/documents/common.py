@@ -38,8 +38,8 @@ class PartitionRow(TypedDict):
 
 
 class GapRow(PartitionRow, FromUntil):
-    """Source offsets that a person gave up. ``kind``: ``retention`` and ``late`` ones were never copied,
-    ``unverifiable`` ones were copied and could not be read back.
+    """Source offsets that a person gave up. ``kind``: ``retention``, ``late`` and ``unreadable`` ones were never
+    copied, ``unverifiable`` ones were copied and could not be read back.
     """
 
     generation: int

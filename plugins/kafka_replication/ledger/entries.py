@@ -158,7 +158,7 @@ class Verified(LedgerEntry):
 
 # retention: the source deleted the records before they were copied. late: the offsets are before the log start of a
 # partition that was added later. unverifiable: the target deleted the copies before they were read back.
-GAP_KINDS = ("retention", "late", "unverifiable")
+GAP_KINDS = ("retention", "late", "unreadable", "unverifiable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +335,7 @@ HANDLED_STATES = ("retried", "discarded")
 class Handled(LedgerEntry):
     """Records that were set aside, and that a person has decided about: in one transaction, by one command.
 
-    ``quarantined`` and ``skipped`` are source offsets; ``not_visible``: of these, unreadable ones without a record.
+    ``quarantined`` and ``skipped`` are source offsets.
     ``count`` and ``digest`` are those of retried records, which are at ``placement`` in source order. Never removed.
     Who gives offsets back, to be copied a second time, adds them to ``given_back``: what becomes of the second copies
     is decided anew, by an entry with another ``number`` if it has the same first offset.
@@ -343,7 +343,7 @@ class Handled(LedgerEntry):
 
     KIND = "handled"
     FORMAT = 1
-    OPTIONAL = frozenset({"given_back", "not_visible", "number"})
+    OPTIONAL = frozenset({"given_back", "number"})
 
     generation: Number
     state: str  # one of HANDLED_STATES
@@ -358,7 +358,6 @@ class Handled(LedgerEntry):
     digest: str = ""
     digest_kind: str = ""
     placement: JsonPlacement = field(default_factory=KafkaSegments)
-    not_visible: JsonCoverage = field(default_factory=Coverage)
     given_back: JsonCoverage = field(default_factory=Coverage)
     number: Number = 0  # of the entries of one generation with one first offset
     extra: Extra = field(default_factory=dict, hash=False)

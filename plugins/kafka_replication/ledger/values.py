@@ -74,7 +74,7 @@ class FailedRecord:
     """One source record that a chunk set aside: quarantined at ``place``, or skipped (without a place).
 
     ``kind`` is one of `FailureKind`; a newer version may know more. ``size`` is in bytes, of key, value and headers; -1
-    if the record could not be read. ``key_digest`` (of the key alone; empty without a key) and ``digest`` are of the
+    if nothing says it. ``key_digest`` (of the key alone; empty without a key) and ``digest`` are of the
     receipt's digest kind.
     """
 

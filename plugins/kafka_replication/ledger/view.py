@@ -173,11 +173,7 @@ class LedgerView:
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that were set aside, and copied later."""
         retried = self.handled_in(key, generation, "retried")
-        return _united(entry.offsets.subtract(entry.not_visible) for entry in retried)
-
-    def not_visible(self, key: PartitionKey, generation: int) -> Coverage:
-        """The offsets that were set aside because they could not be read, and turned out to have no visible record."""
-        return _united(entry.not_visible for entry in self.handled_in(key, generation, "retried"))
+        return _united(entry.offsets for entry in retried)
 
     def retried_at(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of the key's own target partition where records lie that were set aside, and copied later."""
@@ -187,8 +183,6 @@ class LedgerView:
     def set_aside(self, key: PartitionKey) -> tuple[int, int]:
         """The numbers of records of a known partition that are quarantined and skipped now, without those that were
         retried.
-
-        Those that turned out not to be visible count as retried.
         """
         position = self.positions[key]
         retried = self.handled_in(key, position.generation, "retried")

@@ -11,13 +11,11 @@ class FailureKind(StrEnum):
 
     TOO_LARGE = "too_large"  # for the target topic, or for the producer
     REFUSED = "refused"  # by the target's broker or client: no key on a compacted topic, timestamp out of bounds
-    UNREADABLE = "unreadable"  # a batch of the source has a wrong checksum, or cannot be decoded
     UNFAITHFUL = "unfaithful"  # the client cannot copy it without changing it
     TRANSFORM = "transform"  # a filter or a transform failed on it
 
 
-# What became of a failed record. not_visible: it could not be read, and when it could, there was no visible record.
-STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
+STATES = ("quarantined", "skipped", "retried", "discarded")  # what became of a failed record
 
 
 class Action(StrEnum):

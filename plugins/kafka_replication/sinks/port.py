@@ -49,15 +49,14 @@ def digest_of(record: Record) -> str:
 
 def failed_record(record: Record, failure: Failure) -> FailedRecord:
     """The record as a receipt names it, without its place."""
-    readable = failure.kind is not FailureKind.UNREADABLE
     return FailedRecord(
         offset=failure.offset,
         kind=failure.kind.value,
         reason=shortened(failure.reason),
         error=failure.error,
-        size=size_of(record) if readable else -1,
+        size=size_of(record),
         key_digest=key_digest(record[2]),
-        digest=digest_of(record) if readable else "",
+        digest=digest_of(record),
     )
 
 

@@ -43,13 +43,15 @@ class SpreadChunk:
 class Deliveries:
     """Chunks that were written without transactions: they and their left-overs lie in ``stretches`` of the target.
 
-    Those of ``by_receipt`` can no longer be made from the source, which still has ``readable``.
+    Those of ``by_receipt`` can no longer be made from the source, which still has ``readable``. The source offsets
+    ``given_up`` were never copied.
     """
 
     by_content: tuple[Receipt, ...]
     by_receipt: tuple[Receipt, ...]
     stretches: Coverage
     readable: OffsetRange
+    given_up: Coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,8 +73,3 @@ def chunk_of(offset: int, receipts: Sequence[Receipt]) -> OffsetRange:
 def set_aside(receipt: Receipt) -> frozenset[int]:
     """The source offsets of the records that the chunk quarantined or skipped."""
     return frozenset(failed.offset for failed in receipt.failures)
-
-
-def all_set_aside(receipts: Iterable[Receipt]) -> frozenset[int]:
-    """The same of several chunks."""
-    return frozenset[int]().union(*map(set_aside, receipts))

@@ -19,7 +19,7 @@ from kafka_replication.model.delivery import LOSSY, weakest_delivery
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, readable
-from kafka_replication.verification.chunks import all_set_aside, area_of, chunk_of, in_target_order, set_aside
+from kafka_replication.verification.chunks import area_of, chunk_of, in_target_order, set_aside
 from kafka_replication.verification.matching import Seen, Sent, attribute, match
 from kafka_replication.verification.verify import (
     Judged,
@@ -49,10 +49,8 @@ class BothSides(Protocol):
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
         """The source records in ``wanted``, but for those at the offsets ``without``."""
 
-    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
-        """The same for records that were perhaps never copied: those that cannot be copied are left out, and so are
-        ``unreadable`` ones.
-        """
+    def around(self, wanted: OffsetRange) -> Iterator[Sent]:
+        """The same for records that were perhaps never copied: those that cannot be copied are left out."""
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
 
@@ -70,6 +68,7 @@ class DeliveryTask:
     accept_loss: float  # a share
     others: tuple[Receipt, ...] = ()  # further receipts of the partition, whose chunks are verified by themselves
     retried: Coverage = field(default_factory=Coverage)  # target offsets of records that were copied after their chunk
+    given_up: Coverage = field(default_factory=Coverage)  # source offsets that were never copied
 
 
 def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: BothSides) -> VerifyResult:
@@ -139,8 +138,7 @@ class _Verification:
         if not extra:
             return []
         log = self._sides.source_log()
-        aside = all_set_aside((*self._receipts, *self._task.others))
-        near = chain.from_iterable(self._sides.around(range_, aside) for range_ in near_to(self._receipts, log))
+        near = chain.from_iterable(map(self._sides.around, near_to(self._receipts, log, self._task.given_up)))
         origins, foreign = attribute(extra, near)
         if foreign:
             raise ForeignWriter(
@@ -218,10 +216,12 @@ def too_many(
     return None
 
 
-def near_to(receipts: Iterable[Receipt], log: OffsetRange) -> Iterator[OffsetRange]:
-    """The source offsets in which the origin of a record is searched: those of these chunks, then those around them."""
+def near_to(receipts: Iterable[Receipt], log: OffsetRange, given_up: Coverage) -> Iterator[OffsetRange]:
+    """The source offsets in which the origin of a record is searched: those of these chunks, then those around them.
+    What was ``given_up`` may be unreadable.
+    """
     own = Coverage.of(receipt.range for receipt in receipts)
     around = Coverage.of(OffsetRange(max(0, range_.from_ - AROUND), range_.until + AROUND) for range_ in own)
     for range_ in (*own, *around.subtract(own)):
         if readable := range_.intersection(log):
-            yield readable
+            yield from Coverage.of([readable]).subtract(given_up)

@@ -44,6 +44,7 @@ class ReadBackTask:
     accept_loss: float = 0.0  # the share of records that profiles which lose records may lose
     judged_until: int | None = None  # see `Verified`
     retried: Coverage = field(default_factory=Coverage)  # target offsets of records that were copied after their chunk
+    given_up: Coverage = field(default_factory=Coverage)  # source offsets that were never copied
     kept_seconds: int  # for how long the receipts topic keeps a receipt
 
 
@@ -110,6 +111,7 @@ class ReadBack:
                     accept_loss=task.accept_loss,
                     others=tuple(receipt for receipt in all_ if receipt.proof is not Proof.BY_WINDOW),
                     retried=task.retried,
+                    given_up=task.given_up,
                 )
                 return verify_delivery(judged, reader, sides).joined_to(read)
 

@@ -12,7 +12,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 
-QUARANTINED, SKIPPED, RETRIED, DISCARDED, NOT_VISIBLE = STATES
+QUARANTINED, SKIPPED, RETRIED, DISCARDED = STATES
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
 
 
@@ -134,8 +134,7 @@ def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over
     """The decisions about this copy of the record; or, if that is ``over``, about copies that were given back."""
     for entry in handled:
         if entry.generation == generation and offset in (entry.given_back if over else entry.decided):
-            state = NOT_VISIBLE if offset in entry.not_visible else entry.state
-            yield Step(entry.time, state, entry.run_id, by=entry.by, reason=entry.reason, over=over)
+            yield Step(entry.time, entry.state, entry.run_id, by=entry.by, reason=entry.reason, over=over)
 
 
 def is_within(seconds: float, time: str) -> bool:

@@ -38,10 +38,6 @@ class Failures(Section):
         ),
     )
     too_large: Policy | None = _kind("records that are larger than the target topic takes")
-    unreadable: Policy | None = _kind(
-        "batches of the source that cannot be read, because their checksum is wrong or they cannot be decompressed;"
-        " each of their offsets counts as a record, and `quarantine` keeps their coordinates alone"
-    )
     transform: Policy | None = _kind("records on which a filter or a transform fails")
     limit: Annotated[Whole, Field(ge=0)] | Annotated[str, AfterValidator(_check_percent)] = Field(
         default=10_000,

@@ -13,7 +13,6 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.targets.port import RecordReader
 from kafka_replication.verification.auditing import Deliveries
 from kafka_replication.verification.chunks import (
-    all_set_aside,
     area_of,
     chunk_of,
     claimed,
@@ -49,9 +48,7 @@ class DeliveryAudit:
         sent = chain.from_iterable(map(self._made, in_target_order(reproducible)))
         stretches = work.stretches.subtract(claimed(work.by_receipt))
         matched = match(sent, chain.from_iterable(map(self.target.seen, stretches)), ordered=False)
-        near = chain.from_iterable(
-            self._around(reproducible, range_) for range_ in near_to(reproducible, work.readable)
-        )
+        near = chain.from_iterable(map(self._around, near_to(reproducible, work.readable, work.given_up)))
         copies, foreign = attribute(matched.extra, near)
         # Verification counted the duplicates of these chunks. The source no longer shows which records they are.
         counted = min(len(foreign), sum(receipt.duplicates for receipt in work.by_receipt))
@@ -63,9 +60,9 @@ class DeliveryAudit:
     def _made(self, receipt: Receipt) -> Iterator[Sent]:
         return self.source.sent(receipt.range, without=set_aside(receipt))
 
-    def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Sent]:
+    def _around(self, wanted: OffsetRange) -> Iterator[Sent]:
         """The source's records there, which perhaps were never copied."""
-        return self.source.sent(wanted, lenient=True, unreadable=all_set_aside(receipts))
+        return self.source.sent(wanted, lenient=True)
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()

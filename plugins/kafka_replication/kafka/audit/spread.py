@@ -120,4 +120,4 @@ def records(messages: Iterable[Any], without: Container[int] = ()) -> Iterator[R
 def copied(source: Cursor, receipt: Receipt) -> Iterator[Record]:
     """The source records of a chunk that were not set aside."""
     aside = set_aside(receipt)
-    return records(source.read(receipt.range, aside), aside)
+    return records(source.read(receipt.range, trusting=True), aside)

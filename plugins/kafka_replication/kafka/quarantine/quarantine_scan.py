@@ -14,7 +14,6 @@ from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.kafka.read.scan import headers_of, offset_of
 from kafka_replication.ledger.entries import FailedRecord, Place
-from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import TopicPartition, readable
 from kafka_replication.sinks.port import digest_of, size_of
@@ -65,7 +64,7 @@ def _record(message: Message, ours: dict[str, str], at: TopicPartition) -> Faile
         kind=ours["kind"],
         reason=ours["reason"],
         error=ours["error"],
-        size=-1 if original is None or ours["kind"] == FailureKind.UNREADABLE else size_of(original),
+        size=-1 if original is None else size_of(original),
         key_digest=key_digest(key),
         digest=digest_of(original) if original else "",
         place=Place(at.topic, at.partition, offset_of(message)),

@@ -86,9 +86,9 @@ class Cursor:
         with closing(batch_cursor(self._config, self._at, self._stall, self._limit)) as batches:
             batches.read([wanted], total)
 
-    def read(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
+    def read(self, wanted: OffsetRange, *, trusting: bool = False) -> Iterator[Message]:
         """The records in ``wanted``, as `PartitionReader.records`."""
-        return self._reader.records(wanted, unreadable)
+        return self._reader.records(wanted, trusting=trusting)
 
     def content(self, wanted: OffsetRange) -> Iterator[Record]:
         """The same, decoded. Raises SystemError for a record that the client cannot decode."""
@@ -97,7 +97,7 @@ class Cursor:
     def copied(self, receipt: Receipt) -> Iterator[Record]:
         """The records of a chunk, without those that it set aside. Raises SystemError as `content` does."""
         aside = set_aside(receipt)
-        for message in self.read(receipt.range, aside):
+        for message in self.read(receipt.range, trusting=True):
             self.records += 1
             if offset_of(message) not in aside:
                 yield record_of(message)
@@ -131,13 +131,11 @@ class Cursor:
         places: Iterator[int] | None = None,
         without: Container[int] | None = None,
         lenient: bool = False,
-        unreadable: Container[int] | None = None,
     ) -> Iterator[Sent]:
         """The records in ``wanted`` as they were sent: what ``change`` makes of each, the n-th to the n-th of
-        ``places``. The offsets ``without`` are left out, and if ``lenient`` records that cannot be copied. Those
-        ``without`` may be in batches that cannot be read, or if given the ``unreadable`` ones.
+        ``places``. The offsets ``without`` are left out, and if ``lenient`` records that cannot be copied.
         """
-        for message in self.read(wanted, without if unreadable is None else unreadable):
+        for message in self.read(wanted, trusting=True):
             self.records += 1
             if without is not None and offset_of(message) in without:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
@@ -99,11 +99,11 @@ class PartitionReader:
         if met is not None:
             wait_until_idle(self.consumer, arrived[met], arrived[met + 1 :])
 
-    def records(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
+    def records(self, wanted: OffsetRange, *, trusting: bool = False) -> Iterator[Message]:
         """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.
 
-        A batch that cannot be read is passed over if all of its offsets in ``wanted`` are known to be ``unreadable``.
-        Without that it is an error, even if its header says that it lies behind ``wanted``: the header may be damaged.
+        A batch that cannot be read is an error, even if its header says that it lies behind ``wanted``: the header may
+        be damaged. A ``trusting`` caller finds that out by other means.
         Raises Stalled (also if the range ends above the last stable offset), GapFound, Refused, Unreachable.
         """
         if not wanted.span:
@@ -123,25 +123,23 @@ class PartitionReader:
             if self._position >= wanted.until:
                 return
             if self._stopped is not None:
-                self._pass_over(self._stopped, wanted, unreadable)
+                self._pass_over(self._stopped, wanted, trusting=trusting)
             elif not self._fetch() and self.clock.is_over():
                 raise Stalled(
                     f"{self.at}: nothing arrived for {self._stall:.0f} s in {wanted}",
                     "check the brokers, and whether a transaction stays open there (last stable offset)",
                 )
 
-    def _pass_over(self, event: Message, wanted: OffsetRange, unreadable: Container[int] | None) -> None:
-        """Go on behind a batch that cannot be read. Raises Refused."""
+    def _pass_over(self, event: Message, wanted: OffsetRange, *, trusting: bool) -> None:
+        """Go on behind a batch that cannot be read, and that does not lie in ``wanted``. Raises Refused."""
         if self._position < wanted.from_:  # it was met on the way
             self.assign(wanted.from_)
             return
-        error, position = event.error(), self._position
+        error = event.error()
         assert error is not None
-        passed: Container[int] = () if unreadable is None else unreadable
-        first = position if position in passed else max(position, offset_of(event))
-        if unreadable is None or (first < wanted.until and first not in passed):
-            raise_read_error(self.consumer, error, self.at, position)
-        self.assign(next((offset for offset in range(first, wanted.until) if offset not in passed), wanted.until))
+        if not trusting or offset_of(event) < wanted.until:
+            raise_read_error(self.consumer, error, self.at, self._position)
+        self.assign(wanted.until)
 
     def _fetch(self) -> bool:
         """Wait for events, and keep the records of them. Returns False if none has arrived for a moment."""

@@ -1,4 +1,4 @@
-"""Batches of the source that nobody can read: their checksum is wrong, or they cannot be decompressed.
+"""The offsets of a batch of the source that nobody can read: its checksum is wrong, or it cannot be decompressed.
 
 librdkafka 2.16 (measured) gives an event with the batch's first offset, behind all records before it. What the same
 consumer gives later means nothing: it may take the last bytes of the batch for the next one and go on at an offset that
@@ -8,11 +8,10 @@ searched by assigning anew: what a consumer gives first is true.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
@@ -20,18 +19,10 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import UNREADABLE, is_end, is_unreadable, offset_of
-from kafka_replication.model.errors import Refused, Stalled
-from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.kafka.read.scan import is_end, is_unreadable, offset_of
+from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK
 
-LOOKS = 3  # times that a batch is read again before it counts as unreadable: each with new connections and metadata
-PAUSE = 1.0  # seconds before each of them; meanwhile a replica with a good copy may become leader
-REPAIR = (
-    "repair the broker's log or let a good replica lead, then run again; or choose what happens to such batches:"
-    " failures.unreadable (quarantine, skip). Nothing after it is copied"
-)
 # By default the client waits 100 ms before its second connection, and 500 ms after a failed decompression. One batch is
 # enough.
 _EAGER: dict[str, Any] = {
@@ -42,54 +33,9 @@ _EAGER: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableBatch:
-    """The offsets from the batch to the next record that can be read. ``error`` is Kafka's name, ``why`` is for people.
-
-    Which of the offsets have a record, and which are of control or aborted records or were compacted, nobody can know.
-    A reader that starts at ``met_below`` or behind does not meet the batch: either the batch ends there, or its header
-    is damaged, and says so.
-    """
-
-    offsets: OffsetRange
-    met_below: int
-    error: str
-    why: str
-
-    @classmethod
-    def of(cls, event: Message, unreadable: OffsetRange, met_below: int) -> Self:
-        error = event.error()
-        assert error is not None
-        return cls(unreadable, met_below, error.name(), UNREADABLE[error.code()])
-
-    def end_within(self, within: OffsetRange) -> int:
-        """The end of its part of ``within``. Behind that end a new reader has to meet the rest of the batch.
-
-        Raises Refused if no part can be set aside without the rest.
-        """
-        end, rest = min(self.offsets.until, within.until), OffsetRange(self.met_below, self.offsets.until)
-        if end not in rest and rest.span <= MOST_IN_CHUNK:
-            return end
-        if self.met_below - 1 > within.from_:
-            return min(end, self.met_below - 1)
-        raise Refused(
-            f"offsets {self.offsets} cannot be read ({self.why}). They have to be set aside in one chunk, because a"
-            f" reader that starts in {rest} would pass over them unnoticed; but the range that is copied ends at"
-            f" {within.until}, or they are more than the {MOST_IN_CHUNK} records that one chunk can set aside",
-            "raise max_records_per_run and failures.limit, or repair the log",
-        )
-
-    def failure(self, offset: int) -> Failure:
-        reason = (
-            f"its batch is corrupted: {self.why}. Offsets {self.offsets} cannot be read; those among them that are not"
-            " visible (control, aborted, compacted) are not known"
-        )
-        return Failure(offset, FailureKind.UNREADABLE, reason, self.error)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondLook:
-    """Reads a partition again where a batch could not be read."""
+    """Reads a partition again, with new connections, where a batch could not be read."""
 
     source: clients.ClientConfig
     admin: AdminClient
@@ -97,23 +43,20 @@ class SecondLook:
     at: TopicPartition
     stall: float
 
-    def batch(self, position: int) -> UnreadableBatch | None:
-        """The batch that stops a reader at ``position``, if nobody can read it. Its offsets below are left out.
+    def unreadable(self, position: int) -> OffsetRange | None:
+        """The offsets from the batch that stops a reader at ``position`` to the next record that can be read.
 
-        None if it can be read now. Raises Stalled, GapFound, Refused, Unreachable.
+        Which of them have a record, and which are of control or aborted records or were compacted, nobody can know.
+        None if the batch can be read now. Raises Stalled, GapFound, Refused, Unreachable.
         """
-        first = position
-        for _ in range(LOOKS):
-            time.sleep(PAUSE)
-            with closing(clients.consumer(self.source, self.group, **_EAGER)) as consumer:
-                event = self._first(consumer, position)
-                if not is_unreadable(event):
-                    return None
-                first = offset_of(event)
+        with closing(clients.consumer(self.source, self.group, **_EAGER)) as consumer:
+            event = self._first(consumer, position)
+        if not is_unreadable(event):
+            return None
         with closing(clients.uncommitted_consumer(self.source, self.group, **_EAGER)) as consumer:
-            return self._extent(consumer, position, first)
+            return self._extent(consumer, position, offset_of(event))
 
-    def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> UnreadableBatch | None:
+    def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> OffsetRange | None:
         """The offsets of the first batch from ``position`` on that cannot be read, also if it was aborted.
 
         None if it begins behind ``nothing_below``, where a ``read_committed`` reader was stopped: then that batch can
@@ -127,13 +70,12 @@ class SecondLook:
         if not is_unreadable(event) or offset_of(event) > nothing_below:
             return None
         first, end = offset_of(event), offsets.high_watermarks(self.admin, [self.at])[self.at]
-        met_below, behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
-        from_ = max(position, first) if first < behind else position
-        return UnreadableBatch.of(event, OffsetRange(from_, behind), met_below)
+        behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
+        return OffsetRange(max(position, first) if first < behind else position, behind)
 
-    def _behind(self, consumer: Consumer, first: int, within: OffsetRange) -> tuple[int, int]:
-        """The lowest offset at which a reader does not meet the batch at ``first``, and the first one from there on
-        where there is a record, or another such batch; the end of ``within`` if there is none.
+    def _behind(self, consumer: Consumer, first: int, within: OffsetRange) -> int:
+        """The first offset behind the batch at ``first`` where there is a record, or another such batch; the end of
+        ``within`` if there is none.
         """
 
         def is_in(offset: int) -> bool:
@@ -148,13 +90,13 @@ class SecondLook:
             middle = (inside + outside) // 2
             inside, outside = (middle, outside) if is_in(middle) else (inside, middle)
         if outside == within.until:
-            return outside, outside
+            return outside
         event = self._first(consumer, outside)
         next_ = offset_of(event)
         # A header that is damaged may name any offset. A record, or the end of what a new leader gives, is there.
         if next_ < outside or (is_unreadable(event) and next_ > within.until):
-            return outside, outside
-        return outside, min(next_, within.until)
+            return outside
+        return min(next_, within.until)
 
     def _first(self, consumer: Consumer, offset: int) -> Message:
         """The first event at or after the offset: a record, an unreadable batch, or the end of the partition."""

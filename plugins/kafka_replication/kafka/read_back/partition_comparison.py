@@ -47,8 +47,8 @@ class PartitionSides:
     def written(self, receipt: Receipt, change: Change) -> NewestRecords:
         return NewestRecords.of(made for record in self._reader.copied(receipt) for made in change(record))
 
-    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Sent]:
-        return self._reader.sent(wanted, lenient=True, unreadable=unreadable)
+    def around(self, wanted: OffsetRange) -> Iterator[Sent]:
+        return self._reader.sent(wanted, lenient=True)
 
     @cached_property
     def _target_reader(self) -> RecordReader:

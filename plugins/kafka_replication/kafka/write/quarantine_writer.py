@@ -13,7 +13,6 @@ from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
 from kafka_replication.kafka.quarantine.target_limits import TargetLimits
 from kafka_replication.kafka.read.scan import offset_of
-from kafka_replication.kafka.read.unreadable_batches import REPAIR
 from kafka_replication.kafka.write.producers.producer_base import Sender
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
@@ -57,8 +56,7 @@ class AsideWriter:
             f" {failure.reason}"
         )
         if action == "fail":
-            remedy = REPAIR if failure.kind is FailureKind.UNREADABLE else _REMEDY
-            raise RefusedAt(what, remedy, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
+            raise RefusedAt(what, _REMEDY, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
         self.rules.check(self.before + len(self._taken), failure.offset, what)
         if action == "quarantine":
             self._write(record, failure)
@@ -84,7 +82,7 @@ class AsideWriter:
         """Produce the record to the quarantine topic. Raises RefusedAt if the producer's whole queue is too small."""
         topic = self.rules.topic
         partition = quarantine_record.partition_of(self.origin.key, self.partitions())
-        whole = failure.kind not in (FailureKind.UNREADABLE, FailureKind.UNFAITHFUL)
+        whole = failure.kind is not FailureKind.UNFAITHFUL
         self.sender.writes_to(topic)
         self._sent.add(failure.offset)
 

@@ -159,7 +159,6 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         )
         for name in ASIDE
     }
-    not_visible = min(sum(again.values()), evidence.view.not_visible(key, planned.generation).within(range_).span)
     lost = evidence.view.given_up(key, planned.generation).subtract(counted).within(range_).span
     engines = tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id))
     return RangeReport(
@@ -167,14 +166,14 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         range=range_,
         copied=here.records - gone_here.records,
         written=here.written - gone_here.written,
-        copied_before=before.records - gone_before.records + sum(again.values()) - not_visible,
+        copied_before=before.records - gone_before.records + sum(again.values()),
         filtered=whole.filtered,
         quarantined=whole.quarantined - again["quarantined"],
         skipped=whole.skipped - again["skipped"],
         lost_in_delivery=whole.lost_in_delivery,
         duplicates=whole.duplicates,
         superseded=whole.superseded,
-        not_visible=whole.not_visible + not_visible,
+        not_visible=whole.not_visible,
         missing=range_.span - whole.span - lost + (gone_here + gone_before).records,
         lost=lost,
         watermark=evidence.watermarks.get(key),

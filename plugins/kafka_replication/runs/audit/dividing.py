@@ -122,6 +122,7 @@ class Divider:
                 by_receipt=tuple(receipt for receipt in delivered if receipt.range not in by_content),
                 stretches=Coverage.of([window]).subtract(alone).subtract(elsewhere),
                 readable=chosen.readable or OffsetRange(0, 0),
+                given_up=sides.view.given_up(key, chosen.result.generation),
             )
             self._add(chosen, _total(delivered), deliveries=deliveries)
 

@@ -20,11 +20,8 @@ from kafka_replication.verification.matching import Difference, Kind
 def to_find_in_quarantine(sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit) -> Iterator[FailedRecord]:
     """The records of these chunks that have to be in quarantine. Counts all that were set aside."""
     retried = sides.view.retried(result.key, result.generation)
-    not_visible = sides.view.not_visible(result.key, result.generation)
     decided = [entry.decided for entry in sides.view.handled_in(result.key, result.generation)]
     for failed in (failed for receipt in chosen for failed in receipt.failures):
-        if failed.offset in not_visible:
-            continue
         result.set_aside(failed, is_retried=failed.offset in retried)
         if failed.place is not None and not any(failed.offset in offsets for offsets in decided):
             yield failed

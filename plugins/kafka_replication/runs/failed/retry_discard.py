@@ -43,7 +43,6 @@ from kafka_replication.verification.newest import NewestRecords, at_keys, key_re
 from kafka_replication.verification.verify import read_again
 from kafka_replication.watermarks.failed import (
     DISCARDED,
-    NOT_VISIBLE,
     RETRIED,
     SKIPPED,
     FailedId,
@@ -89,7 +88,6 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
 
 def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
     """Copy these records to their target, behind everything that is there. A record that is refused again stays."""
-    unreadable = [row for row in run.store.failed(run.replication.name) if row.record.kind == FailureKind.UNREADABLE]
 
     def one(view: LedgerView, key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         clusters, stall = run.clusters, run.replication.copying.stall_timeout
@@ -106,7 +104,7 @@ def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list
                 decision=decision,
                 pipeline=run.pipeline,
                 session=session,
-            ).all(some, unreadable)
+            ).all(some)
 
     return _for_each(run, rows, one)
 
@@ -132,10 +130,7 @@ def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it.
-
-    Nothing, if the offset could not be read before and turned out to have no visible record.
-    """
+    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it."""
 
     row: FailedRow
     written: Sequence[Record]
@@ -154,11 +149,10 @@ class _Retry:
     session: ExitStack  # closes the one that is open
     held: Fenced | None = None  # None: none is open
 
-    def all(self, rows: Sequence[FailedRow], unreadable: Iterable[FailedRow]) -> Iterator[Outcome]:
-        """``unreadable`` are all records that could not be read, whatever became of them, as the store knows them."""
+    def all(self, rows: Sequence[FailedRow]) -> Iterator[Outcome]:
         held = self._fence()
-        self.contents.look(self.run.clusters.source_admin, held.position.ids, _unreadable(held, self.key, unreadable))
-        left, done = left_of(held, rows, (RETRIED, NOT_VISIBLE))
+        self.contents.look(self.run.clusters.source_admin, held.position.ids)
+        left, done = left_of(held, rows, (RETRIED,))
         refusal, cluster = held.session.refusal, held.position.ids.source_cluster
         yield from done
         chunk, size = list[_Content](), 0
@@ -180,12 +174,6 @@ class _Retry:
         if row.record.kind == FailureKind.UNFAITHFUL:
             return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
         record = self.contents.of(row.record)
-        if record is None and self.contents.is_not_visible(row.record):
-            return _Content(row, ())
-        if record is None and row.record.kind == FailureKind.UNREADABLE:
-            return Outcome(
-                row=row, why="the source has no batch there that can be read, or not all of those next to it"
-            )
         if record is None:
             return Outcome(row=row, why="neither the source nor the quarantine topic has its content")
         try:
@@ -252,7 +240,6 @@ class _Retry:
             count=digest.count,
             digest=digest.hexdigest(),
             digest_kind=DIGEST_KIND,
-            not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
         )
         moved = _moved(position, placement)
         session.decide(moved, entry)
@@ -294,18 +281,6 @@ class _Retry:
                         f" {', '.join(differences)}",
                         "find out who changed the target, then audit the topic (kafka-replication audit)",
                     )
-
-
-def _unreadable(held: Fenced, key: PartitionKey, rows: Iterable[FailedRow]) -> Coverage:
-    """All offsets of a partition that could not be read when they were to be copied, with some others.
-
-    The store has deleted the rows of what was decided long ago. The ledger keeps these decisions, but not which of the
-    records could not be read: so all of them are read again.
-    """
-    generation = held.position.generation
-    unread = _offsets([row.offset for row in rows if (row.key, row.generation) == (key, generation)])
-    handled = held.view.handled_in(key, generation)
-    return Coverage.of(range_ for entry in handled for range_ in entry.offsets).union(unread)
 
 
 def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:

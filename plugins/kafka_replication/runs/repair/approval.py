@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.unreadable_batches import SecondLook
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
 from kafka_replication.model.errors import BadInput, GapFound, Refused
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.live import plan, refuse_occupied
@@ -66,6 +67,8 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
             gap, new = _open(run, view, planned, approval), True
         elif planned.refused:
             raise Refused(f"no gap can be approved: {planned.what}", planned.remedy)
+        elif unreadable := _give_up_unreadable(run, planned, approval):
+            gap, new = unreadable, True
         else:
             gap, new = _give_up_verification(run, planned, approval), True
         log.info("%s: gave up %s", key, gap.range)
@@ -126,6 +129,27 @@ def _cross(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
             gaps.first_gap(position, offsets.log_starts(run.clusters.source_admin, [at])[at]),
         )
         gap = _gap(run, approval, position.generation, "retention", position.ids)
+        session.move(gaps.crossing(position, gap.range), gap)
+    return gap
+
+
+def _give_up_unreadable(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap | None:
+    """Give up a batch of the source that cannot be read. None if none stops a reader where the approval begins."""
+    with _fenced(run, planned) as (session, position):
+        if not position.left_of(OffsetRange(approval.range.from_, approval.range.from_ + 1)):
+            return None
+        looking = SecondLook(
+            source=run.clusters.source,
+            admin=run.clusters.source_admin,
+            group=consumer_group(run.replication.name),
+            at=planned.key.source,
+            stall=run.replication.copying.stall_timeout,
+        )
+        unreadable = looking.unreadable(approval.range.from_)
+        if unreadable is None:
+            return None
+        _check_exact(planned.key, approval.range, next(iter(position.left_of(unreadable)), None))
+        gap = _gap(run, approval, position.generation, "unreadable", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)
     return gap
 

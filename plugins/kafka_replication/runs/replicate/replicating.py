@@ -275,6 +275,7 @@ class _Work:
             accept_loss=settings.accept_loss,
             judged_until=self._view.judged_until(key, generation),
             retried=self._view.retried_at(key, generation),
+            given_up=self._view.given_up(key, generation),
             kept_seconds=settings.retention.receipts,
         )
 

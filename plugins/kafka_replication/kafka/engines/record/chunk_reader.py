@@ -14,8 +14,7 @@ from kafka_replication.copying.chunk_size import CHUNK_BYTES
 from kafka_replication.copying.engine import OnlyAsStored
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import WithoutHeaders, headers_of
-from kafka_replication.kafka.read.unreadable_batches import REPAIR, UnreadableBatch
+from kafka_replication.kafka.read.scan import UNREADABLE, WithoutHeaders, headers_of
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -44,8 +43,8 @@ class Target(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ChunkReader:
-    """Reads ``left`` from its start until the chunk is full, the range ends, or a batch cannot be read: then it is
-    ``stopped``, and the source gives nothing of use until it is assigned anew.
+    """Reads ``left`` from its start until the chunk is full, the range ends, or a batch cannot be read: then
+    ``stopped`` says why, and the source gives nothing of use until it is assigned anew.
     """
 
     source: PartitionReader  # assigned; what it has pending at the end is for the next chunk
@@ -61,7 +60,7 @@ class ChunkReader:
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
     last: Message | None = field(init=False, default=None)  # the last record read
-    stopped: bool = field(init=False, default=False)
+    stopped: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         self.at, self.position = self.source.at, self.left.from_
@@ -124,7 +123,7 @@ class ChunkReader:
                 offset: int = message.offset()  # type: ignore[assignment]  # None only for messages not yet sent
                 if error is not None:
                     if (passed := self.source.passed(message, position)) is None:
-                        self.stopped = full = True
+                        self.stopped, full = UNREADABLE[error.code()], True
                         break
                     position = min(passed, until)
                     continue
@@ -170,34 +169,15 @@ class ChunkReader:
             raise OnlyAsStored(failure.offset + 1, f"the record at offset {failure.offset}: {failure.reason}")
         return True
 
-    def leave_out(self, batch: UnreadableBatch, writer: Target) -> None:
-        """Set aside the batch's offsets in the range, until the chunk is full. Before the batch nothing is visible.
-
-        Raises RefusedAt if the policy is to fail, TooManyFailed, and Refused if the chunk cannot have all that it must.
-        """
-        first = max(self.position, min(batch.offsets.from_, self.left.until))
-        self.position = first
-        if first == self.left.until:
-            return
-        until = first + 1  # the policy comes first
-        while self.position < until:
-            self._set_aside(writer, (self.position, _NO_TIME, None, None, None), batch.failure(self.position))
-            self.position += 1
-            if self.position == until:
-                until = batch.end_within(OffsetRange(first, self.left.until))
-            if writer.full and self.position < batch.met_below:
-                return
-
     def _set_aside(self, writer: Target, record: Record, failure: Failure) -> None:
         """Raises RefusedAt if nothing is set aside."""
         if writer.screen is not None:
             writer.set_aside(record, failure)
             return
-        unreadable = failure.kind is FailureKind.UNREADABLE
         raise RefusedAt(
-            f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be"
-            f" {'read' if unreadable else 'copied unchanged'}: {failure.reason}",
-            REPAIR if unreadable else _CHANGED,
+            f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be copied"
+            f" unchanged: {failure.reason}",
+            _CHANGED,
             failure.offset,
             kind=failure.kind,
             error=failure.error,
@@ -205,7 +185,6 @@ class ChunkReader:
         )
 
 
-_NO_TIME = -1
 _CHANGED = (
     "copy it unchanged, with copy.engine: batch; docs/engines.md says what that needs. Or remove the record at the"
     " source, or exclude the topic, or choose failures.policy quarantine or skip: nothing after it is copied"

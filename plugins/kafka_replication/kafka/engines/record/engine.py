@@ -21,9 +21,10 @@ from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
 from kafka_replication.kafka.metadata import shared_offsets, topics
 from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.unreadable_batches import SecondLook, UnreadableBatch
+from kafka_replication.kafka.read.unreadable_batches import SecondLook
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model.errors import SessionEnded
+from kafka_replication.model import commands
+from kafka_replication.model.errors import Refused, SessionEnded
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -75,13 +76,12 @@ class RecordReader:
     ) -> None:
         self._pipeline, self._deadline = pipeline, deadline
         self._origin = Origin(task.ids.source_cluster, task.key.source.topic, task.key.source.partition)
-        self._at, self._source, self._settings = task.key.source, source, settings
+        self._key, self._at, self._source, self._settings = task.key, task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
         self._pace = Pace(settings.throughput_limit)
         self._throttling = Throttling(str(self._at), "source")
         self._hands_over = task.hands_over
         self._next: int | None = None  # the offset that the consumer reads next
-        self._unreadable: UnreadableBatch | None = None  # the one that was met last
         self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
         self._topic_id = task.ids.source_topic
         self._loan: Loan | None = None  # of the consumer, if it is one of the pool
@@ -157,7 +157,7 @@ class RecordReader:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        if self._next != left.from_ and not self._in_unreadable(left.from_):
+        if self._next != left.from_:
             self._go_to(left, position)
         self._sound = False
         chunk = self._chunk(left, target, most_records)
@@ -215,27 +215,18 @@ class RecordReader:
         )
 
     def _read(self, chunk: ChunkReader, writer: Target) -> None:
-        """Read a chunk. One that begins at a batch that cannot be read has the offsets of that batch, and ends there;
-        what lies before the batch is a chunk of its own.
-        """
-        began = chunk.position
-        if not self._in_unreadable(began):
-            chunk.read(writer)
-            self._next = None if chunk.stopped else chunk.position
-            if not chunk.stopped:
-                return
+        """Read a chunk. What lies before a batch that cannot be read is a chunk of its own."""
+        chunk.read(writer)
+        self._next = None if chunk.stopped else chunk.position
+        if chunk.stopped:
             self.close()  # what it gives from now on cannot be relied on
-            if chunk.position > began:
-                return
-            self._unreadable = self._look_again(began)
-        assert self._unreadable is not None
-        chunk.leave_out(self._unreadable, writer)
+            if chunk.position == chunk.left.from_:
+                chunk.position = self._before_unreadable(chunk)
 
-    def _in_unreadable(self, offset: int) -> bool:
-        return self._unreadable is not None and offset in self._unreadable.offsets
-
-    def _look_again(self, position: int) -> UnreadableBatch:
-        """Raises SessionEnded if the batch can be read now."""
+    def _before_unreadable(self, chunk: ChunkReader) -> int:
+        """The end of the range, if the batch that stopped its reader lies behind it. Raises Refused if it does not,
+        SessionEnded if it can be read now.
+        """
         looking = SecondLook(
             source=self._source,
             admin=self._admin,
@@ -243,14 +234,21 @@ class RecordReader:
             at=self._at,
             stall=self._settings.stall_timeout,
         )
-        batch = looking.batch(position)
-        if batch is None:
+        unreadable = looking.unreadable(chunk.position)
+        if unreadable is None:
             raise SessionEnded(
-                f"{self._at}: a batch at or after offset {position} was corrupted when it was read, and is not now",
+                f"{self._at}: a batch at or after offset {chunk.position} was corrupted when it was read, and is not"
+                " now",
                 "a new session reads it again",
             )
-        log.warning("%s: offsets %s cannot be read (%s): %s", self._at, batch.offsets, batch.error, batch.why)
-        return batch
+        if unreadable.from_ >= chunk.left.until:
+            return chunk.left.until
+        raise Refused(
+            f"{self._at}: the batch with the offsets {unreadable} is corrupted: {chunk.stopped}. Everything before it"
+            " is copied, nothing after it",
+            "repair the broker's log or let a good replica lead, then run again; or give up these offsets:"
+            f" {commands.approve_gap(self._key, unreadable)}",
+        )
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._epoch_at_assign = shared_offsets.leader_epoch(self._admin, self._at)
