@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("sinks", "targets", "ledger")  # rooms with the interfaces that a target implements
 MOST = {
-    "modules": 507,
-    "classes": 677,
-    "functions": 4370,
-    "Protocols": 53,
-    "methods of Protocols": 323,
-    "methods of Protocols that a target has to write": 188,
-    "keys of the file": 74,
+    "modules": 499,
+    "classes": 663,
+    "functions": 4265,
+    "Protocols": 52,
+    "methods of Protocols": 320,
+    "methods of Protocols that a target has to write": 186,
+    "keys of the file": 56,
     "pages of the docs": 55,
 }
 
