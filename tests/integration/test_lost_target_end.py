@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafka_replication.alerting.values import CauseKey, Kind
 from kafka_replication.config import Copy
+from kafka_replication.kafka.read_back.segment_reader import segment_reader
 from kafka_replication.kafka.write.target_partition import TargetPartition
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.plan import State
@@ -21,7 +24,9 @@ from kafka_replication.runs.replicate.replicating import replicate
 from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.runtime.events import Event
+from kafka_replication.verification.verify import VerifyTask, verify
 from stack.kafka_cluster import KafkaCluster
+from tests.golden.first_entries import RECEIPT, segment
 from tests.support.checker import read
 from tests.support.damage import forgotten
 from tests.support.intervals import at, copied, interval
@@ -196,3 +201,15 @@ def test_a_session_that_reads_past_the_end_says_that_the_target_lost_it(scene: S
     assert session.first_record(at, OffsetRange(9, 10)) == 9
     with pytest.raises(TargetLost, match="ends at 10, but our records were there up to 90"):
         session.first_record(at, OffsetRange(89, 90))
+
+
+def test_what_is_read_back_above_the_end_of_the_log_is_lost(scene: Scenario) -> None:
+    """Reading again does not bring it back; the next run mends it."""
+    scene.target.create(scene.topic)
+    scene.target.produce(scene.topic, numbered(10))
+    receipt = replace(RECEIPT, count=10, placement=KafkaSegments((segment(0, 5, 14, RECEIPT.digest),)))
+    client = scene.bare_run().clusters.target_connection
+    with segment_reader(client, scene.key(), stall=1.0) as reader:
+        result = verify(VerifyTask(scene.key(), (receipt,), "digest"), reader)
+    assert "ends at 10, but our records were at [5, 15)" in (result.error or "")
+    assert "run again" in result.remedy and not result.retriable

@@ -104,9 +104,11 @@ class Comparison:
 
         It is looked for where the leader epoch has changed since the position was written, and where anything lies
         behind the last record of all, but not where retention or compaction may explain that it is gone, or where an
-        open transaction hides it.
+        open transaction hides it. A log is cut at its end: while the last record of all is there, nothing is lost.
         """
-        found, missing = dict[PartitionKey, set[int]](), list[tuple[PartitionKey, int, int]]()
+        found = dict[PartitionKey, set[int]]()
+        there_is = dict[TopicPartition, list[tuple[int, PartitionKey]]]()  # our last records that should be there
+        asked = set[TopicPartition]()
         expected = {at: self._expected_end(keys, view, at) for at, keys in _writers(view).items()}
         for key, position in view.positions.items():
             there = offsets_on(key, position, target.get(key.target_topic))
@@ -117,22 +119,11 @@ class Comparison:
                 end, of_log, at = ends[number], there[number], TopicPartition(key.target_topic, number)
                 if of_log.high_watermark < end:
                     found.setdefault(key, set()).add(number)
-                elif of_log.log_start < end <= of_log.last_stable and (
-                    number in doubtful or of_log.high_watermark > expected[at]
-                ):
-                    missing.append((key, number, end))
-        unseen = dict[PartitionKey, dict[int, int]]()
-
-        def look(asked: tuple[PartitionKey, int, int]) -> None:
-            key, number, end = asked
-            at = TopicPartition(key.target_topic, number)
-            try:
-                if self.clusters.target.standing.first_record(at, OffsetRange(end - 1, end)) is None:
-                    unseen.setdefault(key, {})[number] = end
-            except ReplicationError as error:
-                log.warning("%s: our last record was not looked for: %s", at, error)
-
-        background.at_once(missing, look, "look")
+                elif of_log.log_start < end <= of_log.last_stable:
+                    there_is.setdefault(at, []).append((end, key))
+                    if number in doubtful or of_log.high_watermark > expected[at]:
+                        asked.add(at)
+        unseen = self._unseen({at: there_is[at] for at in asked})
         if unseen:
             since = {key: view.positions[key].receipts_from for key in unseen}
             receipts = self.clusters.ledger.receipts(since)
@@ -140,6 +131,24 @@ class Comparison:
                 config = target[key.target_topic].config
                 found.setdefault(key, set()).update(proven_lost(key, view, receipts, ends, config))
         return {key: frozenset(numbers) for key, numbers in found.items() if numbers}
+
+    def _unseen(
+        self, wanted: Mapping[TopicPartition, Collection[tuple[int, PartitionKey]]]
+    ) -> dict[PartitionKey, dict[int, int]]:
+        """By key and target partition the ends of last records that readers do not find. ``wanted`` has the ends."""
+        unseen = dict[PartitionKey, dict[int, int]]()
+
+        def look(at: TopicPartition) -> None:
+            try:
+                for end, key in sorted(wanted[at], reverse=True):
+                    if self.clusters.target.standing.first_record(at, OffsetRange(end - 1, end)) is not None:
+                        return
+                    unseen.setdefault(key, {})[at.partition] = end
+            except ReplicationError as error:
+                log.warning("%s: our last record was not looked for: %s", at, error)
+
+        background.at_once(wanted, look, "look")
+        return unseen
 
     def _foreign_in(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, int]:
         ends = dict[TopicPartition, OffsetRange]()

@@ -13,7 +13,7 @@ from typing import Protocol
 from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
-from kafka_replication.model.errors import GapFound, Refused, ReplicationError, VerificationFailed
+from kafka_replication.model.errors import GapFound, Refused, ReplicationError, TargetLost, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, Fingerprint
@@ -195,7 +195,7 @@ def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], SourceRe
                 bytes=size,
                 error=e.what,
                 remedy=e.remedy,
-                retriable=e.retriable,
+                retriable=e.retriable and not isinstance(e, TargetLost),  # the next run mends it
                 judged=tuple(judged),
             )
         )

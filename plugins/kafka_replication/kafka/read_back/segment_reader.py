@@ -58,6 +58,8 @@ class SegmentReader:
             raise TargetLost(e.what, RUN_AGAIN) from e
         except Stalled as e:
             admin = clients.shared_admin(self._config)
+            if offsets.high_watermarks(admin, [at])[at] < part.until:
+                raise self._removed(at, part) from e
             stable = offsets.last_stable(admin, [at])[at]
             raise Stalled(
                 f"{e.what}; the last stable offset of {at} is {stable}, waiting for {part.until}{named(admin, at)}",
