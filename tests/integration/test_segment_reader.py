@@ -10,7 +10,7 @@ from kafka_replication.conformance.sink_case import segments_of
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.ledger.placement import Part
-from kafka_replication.model.errors import VerificationFailed
+from kafka_replication.model.errors import TargetLost, VerificationFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from tests.contract.copy_case import CopyCase
@@ -67,7 +67,7 @@ def test_a_target_that_ends_before_what_was_copied_is_called_truncated(
     """Its own end tells it from a log whose first records were removed."""
     last = copied(case)[-1]
     beyond = replace(last, offsets=Coverage.of([OffsetRange(last.first + 1000, last.until + 1000)]))
-    with case.sink.verifier(case.key) as reader, pytest.raises(VerificationFailed) as caught:
+    with case.sink.verifier(case.key) as reader, pytest.raises(TargetLost) as caught:
         reader.read(beyond, digest())
     assert f"ends at {last.until + 1}" in caught.value.what and "starts at" not in caught.value.what
     assert "retention.ms" not in caught.value.remedy

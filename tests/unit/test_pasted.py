@@ -18,7 +18,7 @@ FILE = {
     "target": {"connection": "kafka_target"},
     "topics": {"include": ["orders"]},
 }
-PAGES = ("access", "alerts", "monitoring", "sizing", "spark")
+PAGES = ("alerts", "monitoring", "sizing", "spark")
 
 
 def blocks(page: str) -> list[str]:
