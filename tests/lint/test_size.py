@@ -17,7 +17,7 @@ TARGET = ("sinks", "targets", "ledger")  # rooms with the interfaces that a targ
 MOST = {
     "modules": 499,
     "classes": 663,
-    "functions": 4265,
+    "functions": 4266,
     "Protocols": 52,
     "methods of Protocols": 320,
     "methods of Protocols that a target has to write": 186,
