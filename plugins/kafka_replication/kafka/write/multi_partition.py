@@ -183,12 +183,13 @@ class EachOffset:
         """
         now = offsets.ends_now(self._at.admin, self._places(first))
         for at in self._places(first):
-            end, epoch = now.get(at, (0, None))
+            seen = self._seen.get(at.partition, 0)
+            end, epoch = now.get(at, (seen, None))
             if at.partition in self._how.epochs and self._how.epochs[at.partition] != epoch:
                 raise SessionEnded(f"{at} on the target has another leader than when this session began", "run again")
-            if first[at.partition] < self._seen.get(at.partition, 0):
+            if first[at.partition] < seen:
                 raise SessionEnded(
-                    f"{at} on the target ended at {self._seen[at.partition]}, but a record that was sent later was"
+                    f"{at} on the target ended at {seen}, but a record that was sent later was"
                     f" acknowledged at {first[at.partition]}: it may have lost its end",
                     "run again",
                 )
