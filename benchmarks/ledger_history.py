@@ -40,8 +40,8 @@ from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import NEVER
-from kafka_replication.spark.jobs import AuditJob, Job, JobEnd, RangeResult
-from kafka_replication.spark.launcher import Deliver, DeliverAudited
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
@@ -93,14 +93,11 @@ class Constant:
         deliver(results)
         return JobEnd()
 
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        raise AssertionError(f"nothing is audited here: {job}, {deliver}")
-
     def _replicated(self, job: Job) -> list[RangeResult]:
         config = {"bootstrap.servers": self._target}
-        ledger = KafkaLedger(config, clients.admin(config), job.replication)
+        ledger = KafkaLedger(config, clients.admin(config), job.replication.name)
         tasks = [task.copy for task in job.tasks if task.copy is not None]
-        with closing(TransactionalProducer("bench", "bench", config, job.settings, NEVER)) as transaction:
+        with closing(TransactionalProducer("bench", "bench", config, job.replication.copying, NEVER)) as transaction:
             transaction.fence()
             view = ledger.view()
             transaction.begin()

@@ -88,13 +88,7 @@ class Line:
             task = CopyTask(
                 key=planned.key, range=planned.copy, ids=planned.ids, generation=planned.generation, run_id=name
             )
-            job = Job(
-                replication=name,
-                run_id=name,
-                source=run.clusters.source,
-                target=run.clusters.target_connection,
-                settings=replication.copying,
-            )
+            job = Job(replication=replication, source=run.clusters.source, target=run.clusters.target_connection)
             self.proxies[distant].delay(round_trip / 2)
             started = time.monotonic()
             try:

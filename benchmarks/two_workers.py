@@ -13,8 +13,8 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.spark.jobs import AuditJob, Job, JobEnd, RangeResult, RangeTask, needed
-from kafka_replication.spark.launcher import Deliver, DeliverAudited
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, needed
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.worker import worker
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
@@ -36,7 +36,7 @@ class TwoWorkers:
 
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         work = [(job, task) for task in job.tasks]
-        modules = (*needed(job.settings), "kafka_replication.kafka.read_back.segment_reader")
+        modules = (*needed(job.replication.copying), "kafka_replication.kafka.read_back.segment_reader")
         with two_processes(*modules) as (pool, pids):
             with Usage(pids, self._brokers) as usage:
                 copied = pool.map(_copy, work, chunksize=1)
@@ -52,9 +52,6 @@ class TwoWorkers:
         )
         return JobEnd()
 
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        raise AssertionError(f"nothing is audited here: {job}, {deliver}")
-
 
 def _copy(what: tuple[Job, RangeTask]) -> CopyResult:
     job, task = what
@@ -64,7 +61,7 @@ def _copy(what: tuple[Job, RangeTask]) -> CopyResult:
 
 def _read_back(what: tuple[Job, RangeTask]) -> VerifyResult:
     job, task = what
-    return worker.read_back(worker.tools_of(job), task.read_back, job.settings.attempts)
+    return worker.read_back(worker.tools_of(job), task.read_back, job.replication.copying.attempts)
 
 
 def ours(pair: Pair, topic: str, name: str, launcher: TwoWorkers | None = None, **settings: Any) -> TwoWorkers:

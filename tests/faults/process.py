@@ -26,8 +26,8 @@ from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.spark.jobs import AuditJob, Job, JobEnd
-from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.spark.submitting.submit import terminal_launcher
 from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.spark.worker.worker import replicate
@@ -76,11 +76,8 @@ class Threads:
                 if copied is not None and copied.error and not (copied.retriable or copied.fenced):
                     self.final.append(copied.error)
                 deliver([result])
-        return JobEnd()
-
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        auditor = Auditor(job.common)
-        for task in job.tasks:
+        auditor = Auditor(job)
+        for task in job.audits:
             deliver([auditor.work(task)])
         return JobEnd()
 

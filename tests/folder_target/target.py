@@ -51,7 +51,7 @@ class FolderTarget:
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
         self._settings, self._folder = settings, Path(settings.connection["folder"])
         self._journal = Journal(self._folder)
-        self.ledger: Ledger = ListedLedger(settings.replication, FolderLog(self._journal))
+        self.ledger: Ledger = ListedLedger(settings.replication.name, FolderLog(self._journal))
         self.sink = FolderSink(self._journal, self.ledger)
         self.catalogue, self.standing = FolderCatalogue(self._journal, self._folder), FolderStanding(self._journal)
 
@@ -72,7 +72,7 @@ class FolderTarget:
         self._journal.now()
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        return lambda: nullcontext(ListedLedger(self._settings.replication, FolderLog(Journal(self._folder))))
+        return lambda: nullcontext(ListedLedger(self._settings.replication.name, FolderLog(Journal(self._folder))))
 
     def session(self, key: PartitionKey) -> FolderSession:
         return FolderSession(key, self._journal, self.ledger)

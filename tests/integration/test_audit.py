@@ -18,8 +18,8 @@ from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.audit.choosing import ALL
-from kafka_replication.spark.jobs import AuditJob, JobEnd
-from kafka_replication.spark.launcher import DeliverAudited
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.matching import Kind
 from kafka_replication.verification.sample import Sample
@@ -286,19 +286,19 @@ def test_a_sample_and_its_seed_on_the_command_line(scene: Scenario) -> None:
 class EndsEarly(InProcess):
     """Spark ends after the first result of each job."""
 
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        super().audit(replace(job, tasks=job.tasks[:1]), deliver)
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        super().submit(replace(job, audits=job.audits[:1]), deliver)
         return JobEnd(error="Spark ended", remedy="see its log", retriable=False)
 
 
 class LosesItsExecutorsOnce(InProcess):
     """The first job has no result."""
 
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         if not self.audits:
             self.audits.append(job)
             return JobEnd(error="Spark lost every executor")
-        return super().audit(job, deliver)
+        return super().submit(job, deliver)
 
 
 def test_an_untouched_copy_is_clean_whatever_becomes_of_workers(scene: Scenario) -> None:

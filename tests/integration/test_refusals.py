@@ -272,9 +272,9 @@ def test_foreign_writer_between_the_chunks_of_a_run(scene: Scenario, abort: bool
             scene.target.transaction(scene.topic, [Rec(b"foreign", b"record")], abort=abort)
 
     copier = Copier(
-        engine=RecordEngine(job.source, job.settings),
-        sink=KafkaSink(job.target, job.settings),
-        settings=job.settings,
+        engine=RecordEngine(job.source, job.replication.copying),
+        sink=KafkaSink(job.target, job.replication.copying),
+        settings=job.replication.copying,
         progress=intrude,
     )
     result = copier.copy(copies(job)[0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
+from kafka_replication.spark import jobs
 from tests.support.jobs import InProcess, copy_once, submit
 from tests.support.line import Behind
 from tests.support.scenario import Rec, Scenario
@@ -101,8 +101,8 @@ def test_a_target_that_goes_away_ends_the_range_in_time_and_the_next_run_goes_on
 ) -> None:
     """500 attempts would take 40 minutes. What was committed before stays."""
     prepare(scene, incompressible(300))
-    job = replace(scene.copy_job(), without_progress_seconds=6.0)
-    job = replace(job, settings=job.settings.model_copy(update={"chunk_records": 100, "attempts": 500}))
+    monkeypatch.setattr(jobs, "WITHOUT_PROGRESS", 6.0)
+    job = scene.copy_job().copying(chunk_records=100, chunk_seconds=3, attempts=500)
     at_work = Copier.copy
 
     def copy(copier: Copier, task: CopyTask) -> CopyResult:

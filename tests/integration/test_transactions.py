@@ -139,7 +139,7 @@ def test_the_ledger_is_never_read_stale(scene: Scenario) -> None:
         if result.chunks == 1:
             hiding.__enter__()
 
-    settings = job.settings.model_copy(update={"chunk_records": 100})
+    settings = job.replication.copying.model_copy(update={"chunk_records": 100})
     copier = Copier(
         engine=RecordEngine(job.source, settings),
         sink=KafkaSink(job.target, settings),

@@ -13,6 +13,7 @@ from kafka_replication.kafka.preflight import reachability
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime.deadline import NEVER
+from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.worker import worker
 from tests.support.jobs import copies
 from tests.support.scenario import Scenario, numbered
@@ -27,13 +28,20 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+def hurried(scene: Scenario) -> Job:
+    """Its workers give a cluster one second for its first answer."""
+    job = scene.copy_job()
+    timeouts = job.replication.timeouts.model_copy(update={"request": 1})
+    return replace(job, replication=job.replication.model_copy(update={"timeouts": timeouts}))
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent: str, side: str) -> None:
     """With the default 500 attempts; each of them is a producer session that waits for its time-outs."""
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
-    job = replace(scene.copy_job(), request_seconds=1.0)
-    assert job.settings.attempts == 500
+    job = hurried(scene)
+    assert job.replication.copying.attempts == 500
     clusters: dict[str, Any] = {"source": job.source, "target": job.target, side: {"bootstrap.servers": silent}}
     done = worker.copy(worker.Tools(replace(job, **clusters)), copies(job)[0])
     assert done.retriable and done.copied == 0 and done.sessions == 0
@@ -45,9 +53,9 @@ def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent
 def test_reading_back_names_it_too(scene: Scenario, silent: str) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
-    job = scene.copy_job()
-    away = replace(job, target={"bootstrap.servers": silent}, request_seconds=1.0)
-    done = worker.read_back(worker.Tools(away), job.tasks[0].read_back, job.settings.attempts)
+    job = hurried(scene)
+    away = replace(job, target={"bootstrap.servers": silent})
+    done = worker.read_back(worker.Tools(away), job.tasks[0].read_back, job.replication.copying.attempts)
     assert done.retriable and done.verified == Coverage() and silent in str(done.error)
 
 

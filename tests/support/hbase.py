@@ -13,7 +13,7 @@ import zipfile
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -31,7 +31,7 @@ from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.artifacts import HBASE, jars
 from stack.hbase_server import HBaseServer
 from stack.ports import LOOPBACK
-from tests.support.journal_ground import JournalGround
+from tests.support.journal_ground import JournalGround, of_target
 
 # Settings of a table, and their usual values: how many times the size of a flush a region's memory may have, and at how
 # many files of a store it is not flushed before they are compacted.
@@ -50,7 +50,7 @@ class NewestRows(HBaseTarget):
     """The kind with ``shape: latest``."""
 
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
-        super().__init__(replace(settings, shape=LATEST), deadline)
+        super().__init__(of_target(settings, shape=LATEST), deadline)
 
 
 @dataclass

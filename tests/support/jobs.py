@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model import keys
@@ -14,21 +14,31 @@ from kafka_replication.model import offsets as product
 from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.spark.jobs import (
     AUDITED,
-    MESSAGE,
+    JOB,
     RESULTS,
-    AuditJob,
     Job,
     JobEnd,
-    Message,
     RangeResult,
     RangeTask,
 )
-from kafka_replication.spark.launcher import Deliver, DeliverAudited, Launcher
+from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.spark.worker import worker
 from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
+from tests.support import planning
 from tests.support.waiting import SAFETY
+
+
+def job_with(
+    tasks: Sequence[RangeTask] = (),
+    source: Mapping[str, Any] | None = None,
+    target: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Job:
+    """A job with these tasks, of a file with these settings."""
+    file = planning.replication(**settings)
+    return Job(replication=file, source=dict(source or {}), target=dict(target or {}), tasks=list(tasks))
 
 
 class WorkerDied(BaseException):
@@ -47,12 +57,14 @@ class InProcess:
     between: Callable[[], None] | None = None
     jobs: list[Job] = field(default_factory=list)
     at_once: int = 1
-    audits: list[AuditJob] = field(default_factory=list)
+    audits: list[Job] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         return self
 
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        if job.audits:
+            return self._audit(job, deliver)
         self.jobs.append(job)
         copied: dict[keys.PartitionKey, CopyResult] = {}
         if self.between is not None and (first := copies(job)):
@@ -69,12 +81,12 @@ class InProcess:
         self.then(job)
         return JobEnd()
 
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        sent = MESSAGE.validate_json(MESSAGE.dump_json(Message.of(job))).work  # as on the way to Spark
-        assert isinstance(sent, AuditJob) and sent == job
+    def _audit(self, job: Job, deliver: Deliver) -> JobEnd:
+        sent = JOB.validate_json(JOB.dump_json(job))  # as on the way to Spark
+        assert sent.audits == job.audits
         self.audits.append(sent)
-        auditor = Auditor(sent.common)
-        for task in sent.tasks:
+        auditor = Auditor(sent)
+        for task in sent.audits:
             try:
                 result = auditor.work(task)
             except WorkerDied as death:

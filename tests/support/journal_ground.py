@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 from kafka_replication.targets.journal import Journal, Shelf, key_text
+from kafka_replication.targets.port import TargetSettings
+
+
+def of_target(settings: TargetSettings, **changes: object) -> TargetSettings:
+    """The settings of a file with other values in ``target``."""
+    target = settings.replication.target.model_copy(update=changes)
+    return replace(settings, replication=settings.replication.model_copy(update={"target": target}))
 
 
 class JournalGround(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -20,7 +20,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.opensearch_server import OpenSearchServer
-from tests.support.journal_ground import JournalGround
+from tests.support.journal_ground import JournalGround, of_target
 
 # One for all requests: each new one would read the certificates of this machine.
 HTTP = httpx.Client(timeout=60)
@@ -30,14 +30,14 @@ class OfAnyBytes(OpenSearchTarget):
     """The kind with ``documents: {value: base64}``."""
 
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
-        super().__init__(replace(settings, documents=Documents(value="base64")), deadline)
+        super().__init__(of_target(settings, documents=Documents(value="base64")), deadline)
 
 
 class NewestOfAnyBytes(OpenSearchTarget):
     """The same with ``shape: latest``."""
 
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
-        super().__init__(replace(settings, documents=Documents(value="base64"), shape=LATEST), deadline)
+        super().__init__(of_target(settings, documents=Documents(value="base64"), shape=LATEST), deadline)
 
 
 @dataclass

@@ -369,18 +369,9 @@ class Scenario:
             if p.copy
         ]
         return Job(
-            replication=self.name,
-            run_id=run_id,
+            replication=run.replication,
             source=run.clusters.source,
             target=run.clusters.target_connection,
-            target_type=run.replication.target.type,
-            documents=run.replication.target.documents,
-            shape=run.replication.target.shape,
-            partitioner=run.replication.target.partitioner,
-            settings=run.replication.copying,
-            delivery=run.replication.delivery,
-            pipeline=run.replication.pipeline,
-            partitioning=run.replication.placing,
             tasks=tasks,
         )
 

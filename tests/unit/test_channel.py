@@ -13,19 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.config import Copy
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.spark.channel import MOST_STRANGERS, TOKEN_BYTES, DriverSide, Gone, LauncherSide, listen
-from kafka_replication.spark.jobs import Answer, Job, JobEnd, RangeResult
+from kafka_replication.spark.jobs import Answer, JobEnd, RangeResult
+from tests.support.jobs import job_with
 
-JOB = Job(
-    replication="orders-dr",
-    run_id="run-1",
-    source={"sasl.password": "secret"},
-    target={},
-    settings=Copy(chunk_records=7),
-)
+JOB = job_with(source={"sasl.password": "secret"}, copy={"chunk_records": 7})
 
 
 def result(number: int) -> RangeResult:

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
@@ -31,7 +30,7 @@ from kafka_replication.spark.driver.dealer import (
     missing,
 )
 from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
-from tests.support.jobs import reading
+from tests.support.jobs import job_with, reading
 
 ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task {task} in stage 2.0 failed 4 times, \
@@ -42,7 +41,7 @@ Caused by: java.io.EOFException
 """
 
 
-def job(ranges: int) -> Job:
+def job(ranges: int, **settings: Any) -> Job:
     keys = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(ranges)]
     tasks = [
         RangeTask(
@@ -51,7 +50,7 @@ def job(ranges: int) -> Job:
         )
         for key in keys
     ]
-    return Job(replication="orders-dr", run_id="run-1", source={}, target={}, settings=Copy(), tasks=tasks)
+    return job_with(tasks, **settings)
 
 
 class Spark:
@@ -173,9 +172,9 @@ def test_with_a_limit_no_more_tasks_get_a_share_than_run_at_a_time(
     master: str, limit: int | None, expected: int
 ) -> None:
     context: Any = SimpleNamespace(master=master, defaultParallelism=7)
-    limited = replace(job(1_000), settings=Copy(throughput_limit=limit))
-    assert _slots(context, limited, 1_000) == expected
-    assert _slots(context, replace(limited, parallelism=3), 1_000) == 3
+    copying = {"throughput_limit": limit}
+    assert _slots(context, job(1_000, copy=copying), 1_000) == expected
+    assert _slots(context, job(1_000, copy=copying, spark={"parallelism": 3}), 1_000) == 3
 
 
 def test_one_that_died_with_its_neighbour_is_run_again_alone() -> None:

@@ -21,19 +21,17 @@ from kafka_replication.spark.jobs import (
     ANSWER,
     BUNDLE,
     JOB,
-    MESSAGE,
     RESULTS,
     Answer,
     Job,
     JobEnd,
-    Message,
     RangeResult,
     RangeTask,
     longest_first,
 )
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
-from tests.support.jobs import reading
+from tests.support.jobs import job_with, reading
 
 TEXT = st.text(max_size=5)
 OFFSET = st.integers(0, MAX_OFFSET)
@@ -73,18 +71,23 @@ READINGS = st.builds(
 )
 TASKS = st.builds(RangeTask, copy=st.none() | COPIES, read_back=READINGS)
 CLIENT: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans(), max_size=3)
-SETTINGS = st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500))
+REPLICATIONS = st.builds(
+    lambda copying, parallelism, start: (
+        job_with(
+            copy=copying, spark={"parallelism": parallelism}, start_from=start, transform="shop.orders:masked"
+        ).replication
+    ),
+    st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500)),
+    st.none() | st.integers(1, 9),
+    st.sampled_from(["earliest", "latest", "2030-01-31T06:00:00.5+02:00"]),
+)
 JOBS = st.builds(
     Job,
-    replication=TEXT,
-    run_id=TEXT,
+    replication=REPLICATIONS,
     source=CLIENT,
     target=CLIENT,
-    settings=SETTINGS,
     tasks=st.lists(TASKS, max_size=2),
-    parallelism=st.none() | st.integers(1, 9),
     seconds=st.none() | SECONDS,
-    request_seconds=SECONDS,
 )
 COPY_RESULTS = st.builds(
     CopyResult,
@@ -143,10 +146,19 @@ def test_what_is_read_back_can_be_calculated_with() -> None:
     assert back.key.transactional_id == key.transactional_id
 
 
-@given(JOBS)
-def test_what_all_tasks_share_has_none_of_them(job: Job) -> None:
-    assert job.common.tasks == []
-    assert replace(job.common, tasks=job.tasks) == job
+def test_what_only_airflow_reads_stays_where_it_is() -> None:
+    """A worker has no croniter, and nothing to do with the arguments of a notifier."""
+    alerts = {"notifiers": [{"class": "shop.alerts.Oncall", "arguments": {"room": "b7"}}]}
+    interval: dict[str, Any] = {"schedule": "@hourly", "progress": "interval", "start_from": "2030-01-31T06:00:00Z"}
+    sent = JOB.dump_json(job_with(alerts=alerts, description="# Orders", **interval))
+    assert not any(word in sent for word in (b"hourly", b"b7", b"# Orders"))
+    assert JOB.validate_json(sent).replication == job_with(start_from="2030-01-31T06:00:00Z").replication
+
+
+def test_a_share_of_the_least_limit_reaches_a_worker() -> None:
+    sent = JOB.dump_json(replace(job_with(copy={"throughput_limit": 1_000}), at_a_time=8))
+    received = JOB.validate_json(sent)
+    assert received.shared(received.at_a_time).replication.copying.throughput_limit == 125
 
 
 @given(st.lists(TASKS, max_size=6))
@@ -169,11 +181,11 @@ READ = """
 import sys
 from pathlib import Path
 import psutil
-from kafka_replication.spark.jobs import MESSAGE
+from kafka_replication.spark.jobs import JOB
 small, large = (Path(name).read_bytes() for name in sys.argv[1:])
-MESSAGE.validate_json(small)
+JOB.validate_json(small)
 before = psutil.Process().memory_info().rss
-kept = MESSAGE.validate_json(large)
+kept = JOB.validate_json(large)
 print((psutil.Process().memory_info().rss - before) / len(large))
 """
 
@@ -184,8 +196,8 @@ def test_a_job_of_many_ranges_is_received_in_little_memory(tmp_path: Path) -> No
     for ranges in (1, 3_000):
         keys = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in range(ranges)]
         tasks = [RangeTask(read_back=reading(key)) for key in keys]
-        job = Job(replication="r", run_id="run-1", source={}, target={}, settings=Copy(), tasks=tasks)
+        job = job_with(tasks)
         files.append(tmp_path / f"{ranges}.json")
-        files[-1].write_bytes(MESSAGE.dump_json(Message.of(job)))
+        files[-1].write_bytes(JOB.dump_json(job))
     told = subprocess.run([sys.executable, "-c", READ, *files], capture_output=True, text=True, check=True)
     assert float(told.stdout) < 25  # bytes for a byte of the message: 5, and above 60 with a union

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import ThrottleEvent
 
-from kafka_replication.config import Copy
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.runtime.events import Event
-from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.worker.small_ranges import frugal
+from tests.support.jobs import job_with
 
 
 class Time:
@@ -66,10 +65,10 @@ def test_a_consumer_fetches_no_more_ahead_than_a_second_allows_unless_the_connec
 
 
 def test_the_ranges_that_are_worked_on_at_a_time_share_the_limit() -> None:
-    job = Job(replication="r", run_id="1", source={}, target={}, settings=Copy(throughput_limit=10_000))
-    assert job.shared(4).settings.throughput_limit == 2_500
-    assert frugal(replace(job.shared(4), together=5)).settings.throughput_limit == 500
-    unlimited = Job(replication="r", run_id="1", source={}, target={}, settings=Copy())
+    job = job_with(copy={"throughput_limit": 10_000})
+    assert job.shared(4).replication.copying.throughput_limit == 2_500
+    assert frugal(replace(job.shared(4), together=5)).replication.copying.throughput_limit == 500
+    unlimited = job_with()
     assert unlimited.shared(4) == unlimited
 
 

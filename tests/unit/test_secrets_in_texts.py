@@ -13,14 +13,14 @@ import pytest
 from pydantic import ValidationError
 
 import kafka_replication
-from kafka_replication.config import Copy
 from kafka_replication.connections.definition import Definition
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.orchestration.alerting.notifiers import NotifierChannel
-from kafka_replication.spark.jobs import JOB, Job
+from kafka_replication.spark.jobs import JOB
 from kafka_replication.wire.login.mechanisms import Bearer, Plain, Scram
 from kafka_replication.wire.login.security import Security
 from kafka_replication.wire.login.tokens import Token, Tokens
+from tests.support.jobs import job_with
 
 SECRET = "do-not-show-me"
 TOKEN = Token(value=SECRET, expires=math.inf, extensions=[("cluster", SECRET)])
@@ -46,7 +46,7 @@ NO_SECRETS = frozenset(
         TOKEN,
         Definition(connection_id="c", conn_type="kafka", extra=HOLDING),
         SparkConnection("spark://master:7077", {"spark.authenticate.secret": SECRET}),
-        Job(replication="r", run_id="1", source=HOLDING, target=HOLDING, settings=Copy()),
+        job_with(source=HOLDING, target=HOLDING),
         NotifierChannel("a.Notifier", HOLDING, HOLDING),
     ],
     ids=lambda value: type(value).__name__,

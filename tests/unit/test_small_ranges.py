@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.spark.jobs import LARGEST_BUNDLE, SMALL, Job, RangeResult, RangeTask, bundles, longest_first
+from kafka_replication.spark.jobs import LARGEST_BUNDLE, SMALL, RangeResult, RangeTask, bundles, longest_first
 from kafka_replication.spark.worker import small_ranges
 from kafka_replication.spark.worker.small_ranges import ATTEMPTS, Together, frugal
-from tests.support.jobs import reading
+from tests.support.jobs import job_with, reading
 from tests.support.waiting import SAFETY
 
 
@@ -56,9 +54,8 @@ def test_every_task_is_in_one_bundle_and_only_small_copies_share_one(spans: list
 def test_fewer_share_a_worker_where_each_client_knows_many_partitions(
     partitions: int, parallelism: int | None, at_once: int
 ) -> None:
-    tasks = [task(0), task(partitions - 1)]
-    job = Job(replication="r", run_id="run-1", source={}, target={}, settings=Copy(), tasks=tasks)
-    assert small_ranges.at_once(replace(job, parallelism=parallelism), slots=2) == at_once
+    job = job_with([task(0), task(partitions - 1)], spark={"parallelism": parallelism})
+    assert small_ranges.at_once(job, slots=2) == at_once
 
 
 def done(one: RangeTask) -> RangeResult:
@@ -139,7 +136,7 @@ def test_a_signal_stops_the_threads_before_it_ends_the_process(monkeypatch: pyte
 
 def test_a_range_in_company_has_few_attempts_and_small_buffers_unless_the_connection_says_otherwise() -> None:
     source = {"bootstrap.servers": "s", "queued.max.messages.kbytes": 123}
-    job = Job(replication="r", run_id="1", source=source, target={"bootstrap.servers": "t"}, settings=Copy())
+    job = job_with(source=source, target={"bootstrap.servers": "t"})
     here = frugal(job)
-    assert here.settings.attempts == ATTEMPTS and here.source["queued.max.messages.kbytes"] == 123
+    assert here.replication.copying.attempts == ATTEMPTS and here.source["queued.max.messages.kbytes"] == 123
     assert here.target["queue.buffering.max.kbytes"] < 64 << 10

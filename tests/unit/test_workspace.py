@@ -14,16 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.config import Copy
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
 from kafka_replication.spark.channel import listen
 from kafka_replication.spark.host import workspace as module
 from kafka_replication.spark.host.workspace import Workspace, workspace
-from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.submitting.submit import SubmitLauncher
+from tests.support.jobs import job_with
 
-JOB = Job(replication="orders-dr", run_id="run-1", source={}, target={}, settings=Copy())
+JOB = job_with()
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from kafka_replication.config import Copy
+from kafka_replication.config import Copy, Replication
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -62,16 +62,17 @@ def opened(
     settings: Copy = SETTINGS,
 ) -> Target:
     """A new object of the target, for this replication."""
-    return ground.kind(
-        TargetSettings(
-            replication=replication,
-            connection=ground.connection,
-            copying=settings,
-            delivery=delivery,
-            shared=True,
-        ),
-        deadline,
+    file = Replication.model_validate(
+        {
+            "name": replication,
+            "source": {"connection": "source"},
+            "target": {"connection": "target"},
+            "topics": {"include": ["orders"]},
+            "copy": settings,
+            "delivery": delivery,
+        }
     )
+    return ground.kind(TargetSettings(replication=file, connection=ground.connection, shared=True), deadline)
 
 
 def raised(kind: type[E], call: Callable[[], object]) -> E:

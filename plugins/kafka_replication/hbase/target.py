@@ -49,7 +49,7 @@ class HBaseTarget(IdempotentTarget):
     @cached_property
     def _client(self) -> Client:
         make = clients.shared if self._settings.shared else Client
-        return make(self._settings.connection, self._settings.request_seconds)
+        return make(self._settings.connection, self._settings.replication.timeouts.request)
 
     @property
     def login(self) -> Login:
@@ -67,7 +67,7 @@ class HBaseTarget(IdempotentTarget):
 
     @cached_property
     def _shelf(self) -> TableShelf:
-        return TableShelf(self._client, self._settings.replication)
+        return TableShelf(self._client, self._settings.replication.name)
 
     @cached_property
     def ledger(self) -> JournalLedger:
@@ -75,14 +75,14 @@ class HBaseTarget(IdempotentTarget):
 
     @cached_property
     def catalogue(self) -> HBaseCatalogue:
-        return HBaseCatalogue(self._client, self.ledger, self._shelf, self._settings.shape)
+        return HBaseCatalogue(self._client, self.ledger, self._shelf, self._settings.replication.target.shape)
 
     @cached_property
     def standing(self) -> HBaseStanding:
-        return HBaseStanding(self._client, self.ledger, self._settings.shape)
+        return HBaseStanding(self._client, self.ledger, self._settings.replication.target.shape)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        return lambda: nullcontext(JournalLedger(TableShelf(self._client, self._settings.replication)))
+        return lambda: nullcontext(JournalLedger(TableShelf(self._client, self._settings.replication.name)))
 
     @property
     def sink(self) -> HBaseSink:
@@ -105,11 +105,11 @@ class HBaseSink(IdempotentSink):
         return Tables(self._client)
 
     def shelf(self) -> TableShelf:
-        return TableShelf(self._client, self.settings.replication)
+        return TableShelf(self._client, self.settings.replication.name)
 
     def places(self, key: PartitionKey, resend: Resend) -> TablePlaces | KeyPlaces:
         puts = Puts(client=self._client, table=key.target_topic, resend=resend, seconds=resend.stall_seconds)
-        if self.settings.shape != LATEST:
+        if self.settings.replication.target.shape != LATEST:
             return TablePlaces(key, self._client, puts)
         return KeyPlaces(key, self._client, puts, lambda: self.keyed(key))
 
@@ -118,6 +118,6 @@ class HBaseSink(IdempotentSink):
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[HBaseVerifier | KeyVerifier]:
         """With connections of its own."""
-        client = Client(self.settings.connection, self.settings.request_seconds)
-        records = HBaseVerifier(client, self.ledger, key)
-        return nullcontext(KeyVerifier(client, records, key) if self.settings.shape == LATEST else records)
+        client = Client(self.settings.connection, self.settings.replication.timeouts.request)
+        records, newest = HBaseVerifier(client, self.ledger, key), self.settings.replication.target.shape == LATEST
+        return nullcontext(KeyVerifier(client, records, key) if newest else records)

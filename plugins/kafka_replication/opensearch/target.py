@@ -49,7 +49,7 @@ class OpenSearchTarget(IdempotentTarget):
     @cached_property
     def _client(self) -> Client:
         make = clients.shared if self._settings.shared else Client
-        return make(self._settings.connection, self._settings.request_seconds)
+        return make(self._settings.connection, self._settings.replication.timeouts.request)
 
     @property
     def login(self) -> Login:
@@ -68,18 +68,18 @@ class OpenSearchTarget(IdempotentTarget):
 
     @cached_property
     def ledger(self) -> JournalLedger:
-        return JournalLedger(IndexShelf(self._client, self._settings.replication))
+        return JournalLedger(IndexShelf(self._client, self._settings.replication.name))
 
     @cached_property
     def catalogue(self) -> OpenSearchCatalogue:
-        return OpenSearchCatalogue(self._client, self.ledger, self._settings.shape)
+        return OpenSearchCatalogue(self._client, self.ledger, self._settings.replication.target.shape)
 
     @cached_property
     def standing(self) -> OpenSearchStanding:
-        return OpenSearchStanding(self._client, self.ledger, self._settings.shape)
+        return OpenSearchStanding(self._client, self.ledger, self._settings.replication.target.shape)
 
     def follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
-        return lambda: nullcontext(JournalLedger(IndexShelf(self._client, self._settings.replication)))
+        return lambda: nullcontext(JournalLedger(IndexShelf(self._client, self._settings.replication.name)))
 
     @property
     def sink(self) -> OpenSearchSink:
@@ -102,16 +102,16 @@ class OpenSearchSink(IdempotentSink):
         return Indexes(self._client)
 
     def shelf(self) -> IndexShelf:
-        return IndexShelf(self._client, self.settings.replication)
+        return IndexShelf(self._client, self.settings.replication.name)
 
     def places(self, key: PartitionKey, resend: Resend) -> IndexPlaces:
-        newest = self.settings.shape == LATEST
+        newest = self.settings.replication.target.shape == LATEST
         bulk = Bulk(client=self._client, index=key.target_topic, resend=resend, newest=newest)
         return IndexPlaces(key, self._client, bulk, partial(self._making, key))
 
     def _making(self, key: PartitionKey, origin: Origin) -> Making:
-        documents = Documents(origin, self.settings.documents.value)
-        if self.settings.shape != LATEST:
+        documents = Documents(origin, self.settings.replication.target.documents.value)
+        if self.settings.replication.target.shape != LATEST:
             return EachRecord(origin, documents)
         return NewestOfKey(origin, documents, self.keyed(key))
 
@@ -120,9 +120,9 @@ class OpenSearchSink(IdempotentSink):
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[OpenSearchVerifier | KeyVerifier]:
         """With connections of its own."""
-        client = Client(self.settings.connection, self.settings.request_seconds)
-        records = OpenSearchVerifier(client, self.ledger, key)
-        return nullcontext(KeyVerifier(client, records, key) if self.settings.shape == LATEST else records)
+        client = Client(self.settings.connection, self.settings.replication.timeouts.request)
+        records, newest = OpenSearchVerifier(client, self.ledger, key), self.settings.replication.target.shape == LATEST
+        return nullcontext(KeyVerifier(client, records, key) if newest else records)
 
 
 def refusal_of(version: Mapping[str, Any]) -> str | None:

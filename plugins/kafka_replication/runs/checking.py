@@ -80,7 +80,7 @@ def check_spark(run: Run, launcher: Callable[[], Launcher]) -> list[Finding]:
     where = f"Spark {run.clusters.spark.master}"
     try:
         with launcher() as spark:
-            end = spark.submit(job(run, []), lambda results: None)
+            end = spark.submit(job(run), lambda results: None)
     except ReplicationError as error:
         return [Finding("error", where, error.what, error.remedy)]
     return [Finding("error", where, end.error, end.remedy or "see Spark's log")] if end.error else []

@@ -66,20 +66,10 @@ class Clusters:
     def target(self) -> Target:
         """The target. Does not connect, but finds all connections first, as `source_admin` does."""
         self.resolve()
-        replication = self._replication
         settings = TargetSettings(
-            replication=replication.name,
-            connection=self.target_connection,
-            copying=replication.copying,
-            delivery=replication.delivery,
-            placing=replication.placing,
-            documents=replication.target.documents,
-            shape=replication.target.shape,
-            partitioner=replication.target.partitioner,
-            request_seconds=replication.timeouts.request,
-            ledger_seconds=self._ledger_seconds,
+            replication=self._replication, connection=self.target_connection, ledger_seconds=self._ledger_seconds
         )
-        return kind(replication.target.type)(settings, self._deadline)
+        return kind(self._replication.target.type)(settings, self._deadline)
 
     def resolve(self, *, alerts: bool = False) -> None:
         """Find the connections that the replication's file names, before a cluster is asked. Raises BadInput.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from kafka_replication.spark.host.workspace import write_private
-from kafka_replication.spark.jobs import ANSWER, MESSAGE, Answer, AuditJob, Job, Message
+from kafka_replication.spark.jobs import ANSWER, JOB, Answer, Job
 
 log = logging.getLogger(__name__)
 
@@ -132,10 +132,10 @@ class LauncherSide:
                     return cls(Connection(driver.detach()))
         return None
 
-    def send(self, job: Job | AuditJob) -> None:
+    def send(self, job: Job) -> None:
         """Send the job. Raises Gone."""
         with _gone():
-            self._connection.send_bytes(MESSAGE.dump_json(Message.of(job)))
+            self._connection.send_bytes(JOB.dump_json(job))
 
     def answers(self) -> Iterator[list[Answer]]:
         """The driver's answers to one job: each time at least one, and all that are there.
@@ -175,10 +175,10 @@ class DriverSide:
         connected.sendall(_token(Path(path)).read_bytes())
         self._connection, self._lock = Connection(connected.detach()), threading.Lock()
 
-    def jobs(self) -> Iterator[Job | AuditJob]:
+    def jobs(self) -> Iterator[Job]:
         """Each job as it comes, until the launcher closes. Raises Gone."""
         while (received := self._receive()) != _CLOSE:
-            yield MESSAGE.validate_json(received).work
+            yield JOB.validate_json(received)
 
     def _receive(self) -> bytes:
         with _gone():

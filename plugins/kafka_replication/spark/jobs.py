@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from kafka_replication.config import Copy, PipelineDefinition
-from kafka_replication.config.sections.failures import Failures
-from kafka_replication.config.sections.topics import Documents
+from pydantic import PlainSerializer
+
+from kafka_replication.config import Copy, Replication
 from kafka_replication.copying.engine import CopyResult, CopyTask
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.model.partitioning import SOLE, Partitioning
-from kafka_replication.model.targets import KAFKA, RECORDS, Shape, module_of
+from kafka_replication.model.targets import module_of
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import deferred, private
 from kafka_replication.spark.failures import Failure
@@ -105,92 +102,54 @@ class RangeResult:
         return replace(self, copied=self.copied.joined_to(before.copied))
 
 
+# Only Airflow and alerts read them. A text may be long, and a worker has no croniter to check a schedule with.
+UNSENT = {"schedule", "progress", "alerts", "description"}
+
+
+def _sent(replication: Replication) -> dict[str, Any]:
+    return replication.model_dump(mode="json", exclude=UNSENT, exclude_unset=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Tasks for Spark, each of another partition. They are begun in this order."""
+    """Tasks for Spark, each of another partition, or audits. They are begun in this order."""
 
-    replication: str
-    run_id: str
-    source: dict[str, Any] = field(repr=False)
+    replication: Annotated[Replication, PlainSerializer(_sent)]
+    source: dict[str, Any] = field(repr=False)  # the settings of the connections
     target: dict[str, Any] = field(repr=False)
-    target_type: str = KAFKA
-    documents: Documents = field(default_factory=Documents)
-    shape: Shape = RECORDS
-    partitioner: KeyHash = MURMUR2
-    settings: Copy
-    delivery: Delivery = EXACTLY_ONCE
-    failures: Failures = field(default_factory=Failures)
-    quarantine_topic: str = ""
-    pipeline: PipelineDefinition = field(default_factory=PipelineDefinition)
     tasks: list[RangeTask] = field(default_factory=list)
-    parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
+    audits: list[Audit] = field(default_factory=list)
     seconds: float | None = None  # the seconds left of the run's time; None is no bound
-    request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
-    without_progress_seconds: float = WITHOUT_PROGRESS  # after which a range that does not move is given up
-    partitioning: Partitioning = SOLE
+    at_a_time: int = 1  # how many ranges Spark works on at a time, each with its share of the throughput limit
     together: int = 1  # how many small ranges a worker may work on at a time
-
-    @property
-    def common(self) -> Job:
-        """The part that all tasks share. Every Spark task gets it together with its own tasks."""
-        return replace(self, tasks=[])
 
     @property
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
-        return (*needed(self.settings), module_of(self.target_type), *self.pipeline.modules)
+        replication = self.replication
+        return (*needed(replication.copying), module_of(replication.target.type), *replication.pipeline.modules)
+
+    @property
+    def without_progress_seconds(self) -> float:
+        """The seconds after which a range that does not move is given up."""
+        return max(WITHOUT_PROGRESS, 2.0 * self.replication.copying.chunk_seconds)
 
     def open_target(self, deadline: Deadline) -> Target:
         """The target, for a worker. Does not connect. Raises BadInput for a kind that cannot be imported."""
-        settings = TargetSettings(
-            replication=self.replication,
-            connection=self.target,
-            copying=self.settings,
-            delivery=self.delivery,
-            placing=self.partitioning,
-            documents=self.documents,
-            shape=self.shape,
-            partitioner=self.partitioner,
-            request_seconds=self.request_seconds,
-            shared=True,
-        )
-        return kind(self.target_type)(settings, deadline)
+        settings = TargetSettings(replication=self.replication, connection=self.target, shared=True)
+        return kind(self.replication.target.type)(settings, deadline)
 
     def shared(self, at_a_time: int) -> Job:
-        """The same job for one of so many ranges ``at_a_time``: each gets its share of the throughput limit."""
-        limit = self.settings.throughput_limit
-        if limit is None:
-            return self
-        share = self.settings.model_copy(update={"throughput_limit": max(1, limit // at_a_time)})
-        return replace(self, settings=share)
+        """The same job for one of so many ranges ``at_a_time``: each gets its share of the throughput limit. A share
+        may be less than a file may have, so that only workers make it, who do not validate it.
+        """
+        limit = self.replication.copying.throughput_limit
+        return self if limit is None else self.copying(throughput_limit=max(1, limit // at_a_time))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditJob:
-    """Audits for Spark. ``common`` has the settings, and no ranges."""
-
-    common: Job
-    tasks: list[Audit]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One message to the driver: one of the two. (Of a union pydantic tries each kind, and keeps all that does not fit:
-    230 MB for 5,000 ranges.)
-    """
-
-    job: Job | None = field(default=None, repr=False)
-    audit: AuditJob | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, work: Job | AuditJob) -> Self:
-        return cls(job=work) if isinstance(work, Job) else cls(audit=work)
-
-    @property
-    def work(self) -> Job | AuditJob:
-        work = self.job or self.audit
-        assert work is not None
-        return work
+    def copying(self, **changes: object) -> Job:
+        """The same job with other settings of ``copy``."""
+        copying = self.replication.copying.model_copy(update=changes)
+        return replace(self, replication=self.replication.model_copy(update={"copying": copying}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +178,6 @@ class Answer:
 
 
 JOB = private(Job)
-MESSAGE = private(Message)
 ANSWER = deferred(Answer)
 BUNDLE = deferred(list[RangeTask])
 RESULTS = deferred(list[RangeResult])

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from kafka_replication.spark.jobs import AuditJob, Job, JobEnd, RangeResult
-from kafka_replication.verification.auditing import Audited
+from kafka_replication.spark.jobs import Job, JobEnd
 
-Deliver = Callable[[Sequence[RangeResult]], None]
-DeliverAudited = Callable[[Sequence[Audited]], None]
+Deliver = Callable[[Sequence[Any]], None]  # gets `RangeResult` of tasks, and `Audited` of audits
 
 
 class Launcher(Protocol):
@@ -28,14 +26,12 @@ class Launcher(Protocol):
 
         ``deliver`` is called in this thread with the results that came since the last call, while other tasks still
         work. Every task has one result. A task that failed has a result with its error. A task whose worker died in
-        every attempt has a result with a retriable error. Neither stops another task. The `JobEnd` has an error only if
+        every attempt has a result with a retriable error. Neither stops another task. A part of an
+        audit that could not be read has a result with its error, too. The `JobEnd` has an error only if
         the job as a whole ended early. Raises ReplicationError if the job could not run at all, OutOfTime if it was
         stopped because the run's time was used up, and whatever ``deliver`` raises; the job may then still run until
         the block ends.
         """
-
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        """Run audits, in the same way. A part that could not be read has a result with its error."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,10 +52,6 @@ class OnDemand:
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         """Raises also the errors of making the launcher, for example ConnectionMissing."""
         return self._made().submit(job, deliver)
-
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        """Raises the same."""
-        return self._made().audit(job, deliver)
 
     def _made(self) -> Launcher:
         if self._launcher is None:

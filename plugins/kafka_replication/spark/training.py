@@ -9,7 +9,7 @@ import logging
 import sys
 from contextlib import ExitStack
 
-from kafka_replication.config import Copy
+from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.ledger.entries import Ids
@@ -61,14 +61,19 @@ class Patient(TerminalSubmission):
 def job() -> Job:
     """Two tasks that find no cluster."""
     return Job(
-        replication="class-data-archive",
-        run_id="training",
+        replication=Replication.model_validate(
+            {
+                "name": "class-data-archive",
+                "source": {"connection": "source"},
+                "target": {"connection": "target"},
+                "topics": {"include": ["training"]},
+                "timeouts": {"request": 1},
+            }
+        ),
         source=UNREACHABLE_CLUSTER,
         target=UNREACHABLE_CLUSTER,
-        settings=Copy(),
         tasks=[task(partition) for partition in range(2)],
         seconds=SECONDS,
-        request_seconds=0.1,
     )
 
 

@@ -48,7 +48,7 @@ class IdempotentSink(Protocol):
         return KeyedPartition(
             number=key.source.partition,
             partitions=self.asked.partitions(key.target_topic),
-            partitioner=self.settings.partitioner,
+            partitioner=self.settings.replication.target.partitioner,
             partition_of=self.partition_of,
         )
 
@@ -56,7 +56,7 @@ class IdempotentSink(Protocol):
         return EntryWriter(Journal(self.shelf()), writer_id, what, self.asked.check_place)
 
     def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
-        stall_seconds = self.settings.copying.stall_timeout
+        stall_seconds = self.settings.replication.copying.stall_timeout
         resend = Resend(where=key.target_topic, stall_seconds=stall_seconds, deadline=self.deadline)
         return IdempotentSession(
             key=key,

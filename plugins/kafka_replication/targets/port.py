@@ -13,20 +13,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kafka_replication.config import Copy, Replication
-from kafka_replication.config.sections.topics import Documents
+from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.model.rights import DenyRule, Login
-from kafka_replication.model.targets import RECORDS, Promise, Shape
+from kafka_replication.model.targets import Promise
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Record, Sink, SinkSession
@@ -38,21 +34,14 @@ Failures = Mapping[TopicPartition, ReplicationError]  # why nothing is known of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSettings:
-    """The settings with which a target is opened. ``connection`` is what `TargetKind.checked` returned.
+    """The file of the replication, and its connection to the target: what `TargetKind.checked` returned.
 
     ``ledger_seconds``: for how long reading the ledger waits for a transaction that hides entries; None: as long as one
     lasts. ``shared``: many targets of one process share their clients, as the threads of a worker do.
     """
 
-    replication: str
+    replication: Replication
     connection: Mapping[str, Any] = field(repr=False)
-    copying: Copy
-    delivery: Delivery = EXACTLY_ONCE
-    placing: Partitioning = SOLE
-    documents: Documents = field(default_factory=Documents)
-    shape: Shape = RECORDS
-    partitioner: KeyHash = MURMUR2  # of the source's producers, for the shape `LATEST`
-    request_seconds: float = 30.0  # that an answer may take
     ledger_seconds: float | None = None
     shared: bool = False
 

@@ -14,8 +14,8 @@ import pytest
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.jobs import AuditJob, Job, JobEnd, RangeResult
-from kafka_replication.spark.launcher import Deliver, DeliverAudited
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.auditing import Audit, Audited
 from tests.contract.launcher.conformance import HEALTHY, Subject, check_audits, check_launcher
 from tests.support.jobs import InProcess, WorkerDied, copies
@@ -48,15 +48,16 @@ def test_the_launcher_of_the_tests_conforms_in_audits(scene: Scenario) -> None:
 
 
 class LosesAnAudit(InProcess):
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        super().audit(replace(job, tasks=[task for task in job.tasks if not task.where.endswith("-0")]), deliver)
-        return JobEnd()
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        return super().submit(
+            replace(job, audits=[task for task in job.audits if not task.where.endswith("-0")]), deliver
+        )
 
 
 class CutsOffTheOtherAudits(InProcess):
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         with suppress(WorkerDied):
-            return super().audit(replace(job, tasks=job.tasks[::-1]), deliver)
+            return super().submit(replace(job, audits=job.audits[::-1]), deliver)
         return JobEnd(error="Spark gave up", retriable=False)
 
     def died(self, task: Audit, death: WorkerDied) -> Audited:

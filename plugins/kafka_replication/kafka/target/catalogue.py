@@ -42,15 +42,15 @@ class KafkaCatalogue:
         topics.add_partitions(self._admin(), name, partitions)
 
     def may_read(self, seconds: float) -> bool:
-        settings = self._settings
-        return dry_run_requests.may_describe_group(settings.connection, consumer_group(settings.replication), seconds)
+        group = consumer_group(self._settings.replication.name)
+        return dry_run_requests.may_describe_group(self._settings.connection, group, seconds)
 
     def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
         return dry_run_requests.deny_rules(self._admin(), "target", seconds)
 
     def check_writing(self) -> None:
-        settings = self._settings
-        dry_run_requests.check_transactions(settings.connection, settings.replication, settings.copying, self._deadline)
+        replication, connection = self._settings.replication, self._settings.connection
+        dry_run_requests.check_transactions(connection, replication.name, replication.copying, self._deadline)
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
         return dry_run_requests.refusals(self._admin(), topics, seconds)

@@ -23,7 +23,6 @@ from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.model.rights import Login
 from kafka_replication.model.targets import KAFKA, TRANSACTIONAL, Promise
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -45,8 +44,8 @@ class KafkaTarget:
     promise: ClassVar[Promise] = TRANSACTIONAL
 
     def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
-        self._settings, self._deadline = settings, deadline
-        self._config, self._copying = settings.connection, settings.copying
+        self._settings, self._replication, self._deadline = settings, settings.replication, deadline
+        self._config, self._copying = settings.connection, settings.replication.copying
 
     @classmethod
     def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +57,7 @@ class KafkaTarget:
 
     @cached_property
     def _own_admin(self) -> AdminClient:
-        return clients.admin(self._config, self._settings.request_seconds * clients.CONNECTING)
+        return clients.admin(self._config, self._replication.timeouts.request * clients.CONNECTING)
 
     def _admin(self) -> AdminClient:
         return clients.shared_admin(self._config) if self._settings.shared else self._own_admin
@@ -69,7 +68,7 @@ class KafkaTarget:
     def check_reachable(self, at: TopicPartition) -> None:
         from kafka_replication.kafka.preflight import reachability
 
-        reachability.check("target", self._config, at, self._settings.request_seconds, self._deadline)
+        reachability.check("target", self._config, at, self._replication.timeouts.request, self._deadline)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -87,7 +86,7 @@ class KafkaTarget:
     def ledger(self) -> KafkaLedger:
         seconds = self._settings.ledger_seconds
         patience = LONGEST_TRANSACTION if seconds is None else seconds
-        admin, name = self._admin(), self._settings.replication
+        admin, name = self._admin(), self._replication.name
         shared = readings(self._config, admin, name) if self._settings.shared else None
         return KafkaLedger(self._config, admin, name, self._deadline, patience=patience, shared=shared)
 
@@ -97,21 +96,22 @@ class KafkaTarget:
 
     @cached_property
     def sink(self) -> KafkaSink:
-        return self._sink(self._settings.placing, self._settings.delivery)
+        return self._sink(self._replication.delivery)
 
-    def _sink(self, placing: Partitioning, delivery: Delivery) -> KafkaSink:
+    def _sink(self, delivery: Delivery) -> KafkaSink:
+        placing = self._replication.placing
         return KafkaSink(self._config, self._copying, self._deadline, self.ledger, placing, delivery)
 
     def session(self, key: PartitionKey) -> EntrySession:
-        return session_of(key, self._config, self._copying, self._deadline, delivery=self._settings.delivery)
+        return session_of(key, self._config, self._copying, self._deadline, delivery=self._replication.delivery)
 
     def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[DecidingSession]:
         # Who decides has all records of a chunk in memory already, so that a bound of the queue would save nothing.
         aside = SetAside(searching=True, queue=clients.PRODUCER["message.max.bytes"])
-        return self._sink(self._settings.placing, EXACTLY_ONCE).session(key, ids, aside)
+        return self._sink(EXACTLY_ONCE).session(key, ids, aside)
 
     def writer(self, writer_id: str, what: str) -> TransactionPort:
-        if self._settings.delivery == EXACTLY_ONCE:
+        if self._replication.delivery == EXACTLY_ONCE:
             return self._transactional(writer_id, what)
         return AcknowledgedProducer("at_least_once", what, self._config, self._copying, self._deadline)
 
@@ -124,5 +124,5 @@ class KafkaTarget:
     def quarantine(self) -> AbstractContextManager[Quarantine]:
         from kafka_replication.kafka.target.quarantine import KafkaQuarantine
 
-        name, stall = self._settings.replication, self._copying.stall_timeout
+        name, stall = self._replication.name, self._copying.stall_timeout
         return closing(KafkaQuarantine(self._config, self._admin(), stall, name))

@@ -29,10 +29,10 @@ class KafkaStanding:
     commit_takes = 1  # a marker in each partition of the transaction
 
     def __init__(self, settings: TargetSettings, admin: Callable[[], AdminClient], deadline: Deadline) -> None:
-        self._config, self._copying = settings.connection, settings.copying
+        self._config, self._copying = settings.connection, settings.replication.copying
         self._admin, self._deadline = admin, deadline
-        self._group = consumer_group(settings.replication)
-        self._patience = offsets.Patience.within(settings.request_seconds)
+        self._group = consumer_group(settings.replication.name)
+        self._patience = offsets.Patience.within(settings.replication.timeouts.request)
 
     def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         return offsets.readable_logs(self._admin(), wanted, self._patience)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from airflow.sdk import BaseHook
 
-from kafka_replication.config import Copy
+from kafka_replication.config import Replication
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.targets import HBASE, OPENSEARCH
 from kafka_replication.orchestration.connecting.connections import AirflowConnections
@@ -14,7 +14,16 @@ from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.targets import registry
 from kafka_replication.targets.port import Target, TargetSettings
 
-TEST_SECONDS = 10.0  # that an answer may take while a person waits for it
+# A person waits for the answer, so that it may take less than that of a run.
+TEST = Replication.model_validate(
+    {
+        "name": "connection-test",
+        "source": {"connection": "source"},
+        "target": {"connection": "target"},
+        "topics": {"include": ["none"]},
+        "timeouts": {"request": 10},
+    }
+)
 
 
 class TargetHook(BaseHook):
@@ -32,10 +41,7 @@ class TargetHook(BaseHook):
         kind = registry.kind(self.conn_type)
         settings = AirflowConnections().service(self.connection_id, kind.connection_type)
         connection = kind.checked(self.connection_id, settings)
-        return kind(
-            TargetSettings(replication="", connection=connection, copying=Copy(), request_seconds=TEST_SECONDS),
-            NEVER,
-        )
+        return kind(TargetSettings(replication=TEST, connection=connection), NEVER)
 
     def test_connection(self) -> tuple[bool, str]:
         """True if the target answers; what Airflow shows about it."""

@@ -20,7 +20,7 @@ from kafka_replication.runs.audit.target_reading import plan_reading
 from kafka_replication.runs.audit.unknown_partitions import unknown_to_ledger
 from kafka_replication.runs.replicate.replicating import ROUNDS, job
 from kafka_replication.runs.run import Run
-from kafka_replication.spark.jobs import AuditJob, JobEnd
+from kafka_replication.spark.jobs import JobEnd
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import Audit, Audited, AuditResult, Size, TargetResult
 
@@ -121,15 +121,15 @@ class _Work:
         return results
 
     def _submit(self, tasks: Sequence[Audit], take: Callable[[Sequence[Audited]], None]) -> JobEnd:
-        work = AuditJob(common=job(self._run, []), tasks=list(tasks))
+        work = job(self._run, audits=tasks)
         if self._spark is not None:
             try:
-                return self._spark.audit(work, take)
+                return self._spark.submit(work, take)
             except OutOfTime as error:
                 return JobEnd(error=error.what, remedy=error.remedy, retriable=False)
         from kafka_replication.spark.worker.audit import Auditor
 
-        auditor = Auditor(work.common)
+        auditor = Auditor(work)
         for task in tasks:
             take([auditor.work(task)])
         return JobEnd()

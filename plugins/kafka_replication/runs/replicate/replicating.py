@@ -26,8 +26,9 @@ from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.replicate.progress import Watch
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import WITHOUT_PROGRESS, Job, JobEnd, RangeResult, RangeTask, longest_first
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, longest_first
 from kafka_replication.spark.launcher import Launcher
+from kafka_replication.verification.auditing import Audit
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.sight import BYTES, RECORDS, RETRIES, THROTTLED, Total
@@ -280,29 +281,15 @@ class _Work:
         )
 
 
-def job(run: Run, tasks: list[RangeTask]) -> Job:
-    """A job with these tasks. Its time limit is what is left of the run's."""
-    settings = run.replication
+def job(run: Run, tasks: Sequence[RangeTask] = (), audits: Sequence[Audit] = ()) -> Job:
+    """A job with these tasks or audits. Its time limit is what is left of the run's."""
     return Job(
-        replication=settings.name,
-        run_id=run.run_id,
+        replication=run.replication,
         source=run.clusters.source,
         target=run.clusters.target_connection,
-        target_type=settings.target.type,
-        documents=settings.target.documents,
-        shape=settings.target.shape,
-        partitioner=settings.target.partitioner,
-        settings=settings.copying,
-        delivery=settings.delivery,
-        failures=settings.failures,
-        quarantine_topic=settings.quarantine_topic,
-        pipeline=settings.pipeline,
-        partitioning=settings.placing,
-        parallelism=settings.spark.parallelism,
+        tasks=list(tasks),
+        audits=list(audits),
         seconds=run.deadline.seconds,
-        request_seconds=settings.timeouts.request,
-        without_progress_seconds=max(WITHOUT_PROGRESS, 2.0 * settings.copying.chunk_seconds),
-        tasks=tasks,
     )
 
 

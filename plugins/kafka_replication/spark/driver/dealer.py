@@ -22,7 +22,6 @@ from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
     RESULTS,
-    AuditJob,
     Bundle,
     Job,
     JobEnd,
@@ -73,7 +72,7 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     A job without tasks only finds out whether a worker can run one.
     """
     slots = _slots(context, job, len(job.tasks))
-    common = JOB.dump_json(replace(job.shared(slots).common, together=at_once(job, slots)))
+    common = JOB.dump_json(replace(job, tasks=[], at_a_time=slots, together=at_once(job, slots)))
     work = _work(common, job.needed)
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
@@ -89,15 +88,15 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     return dealer.deal(slots)
 
 
-def audit(context: SparkContext, job: AuditJob, deliver: Callable[[Audited], None]) -> JobEnd:
+def audit(context: SparkContext, job: Job, deliver: Callable[[Audited], None]) -> JobEnd:
     """Run every audit of the job, each as a Spark job of its own, in the same way."""
-    work = _work(JOB.dump_json(job.common), job.common.needed, AUDITOR)
+    work = _work(JOB.dump_json(replace(job, audits=[])), job.needed, AUDITOR)
 
     def run_one(bundle: list[Any]) -> list[Audited]:
         return AUDITED.validate_json(_run_one(context, work, AUDITS.dump_json(bundle)))
 
-    dealer = Dealer([[task] for task in job.tasks], run_one, deliver, Application(context).end)
-    return dealer.deal(_slots(context, job.common, len(job.tasks)))
+    dealer = Dealer([[task] for task in job.audits], run_one, deliver, Application(context).end)
+    return dealer.deal(_slots(context, job, len(job.audits)))
 
 
 def _run_one(context: SparkContext, work: Work, bundle: bytes) -> str:
@@ -121,9 +120,9 @@ def _error(text: str) -> Exception:
 def _slots(context: SparkContext, job: Job, tasks: int) -> int:
     """The number of Spark jobs that run at a time."""
     # Shares of a limit that are dealt to tasks which only wait for an executor would be lost.
-    is_counted = (context.master or "").startswith("local") or job.settings.throughput_limit is not None
+    is_counted = (context.master or "").startswith("local") or job.replication.copying.throughput_limit is not None
     processors = context.defaultParallelism if is_counted else MOST_AT_A_TIME
-    return max(1, min(tasks, job.parallelism or processors))
+    return max(1, min(tasks, job.replication.spark.parallelism or processors))
 
 
 class Result(Protocol):

@@ -16,10 +16,10 @@ from kafka_replication.spark.channel import DriverSide, Gone
 from kafka_replication.spark.driver import jvm
 from kafka_replication.spark.driver.dealer import audit, run
 from kafka_replication.spark.host.local import is_local
-from kafka_replication.spark.jobs import Answer, AuditJob, Job
+from kafka_replication.spark.jobs import Answer, Job
 
 log = logging.getLogger(__name__)
-Jobs = queue.SimpleQueue[Job | AuditJob | None]
+Jobs = queue.SimpleQueue[Job | None]
 
 
 def main() -> None:
@@ -32,11 +32,8 @@ def main() -> None:
     context = SparkContext.getOrCreate(SparkConf())
     try:
         while (job := jobs.get()) is not None:
-            if isinstance(job, AuditJob):
-                end = audit(context, job, lambda result: launcher.send(Answer(result=result)))
-            else:
-                end = run(context, job, lambda result: launcher.send(Answer(result=result)))
-            launcher.send(Answer(end=end))
+            work = audit if job.audits else run
+            launcher.send(Answer(end=work(context, job, lambda result: launcher.send(Answer(result=result)))))
     finally:
         if not is_local(context.master or ""):  # there the JVM, which ends now, stops it; PySpark would wait a second
             context.stop()

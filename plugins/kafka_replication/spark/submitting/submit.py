@@ -9,11 +9,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Protocol, Self
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
@@ -24,8 +24,8 @@ from kafka_replication.spark.failures import MASTER_SILENT, NOT_STARTED
 from kafka_replication.spark.host import local, reach
 from kafka_replication.spark.host.environment import without_secrets
 from kafka_replication.spark.host.workspace import PACKAGE, Workspace, link_code, workspace, write_package
-from kafka_replication.spark.jobs import AuditJob, Job, JobEnd
-from kafka_replication.spark.launcher import Deliver, DeliverAudited
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.start import given_path
 from kafka_replication.spark.submitting.output import OutputFile
 from kafka_replication.spark.submitting.said import SparkLog
@@ -170,17 +170,10 @@ class SubmitLauncher:
         """Raises BadInput, ConnectionMissing, OutOfTime, Unreachable if Spark does not start, and what ``deliver``
         raises.
         """
-        return self._submit(job, job, deliver)
-
-    def audit(self, job: AuditJob, deliver: DeliverAudited) -> JobEnd:
-        """Raises the same."""
-        return self._submit(job, job.common, deliver)
-
-    def _submit(self, work: Job | AuditJob, job: Job, deliver: Callable[[Sequence[Any]], None]) -> JobEnd:
         with timer(patience(job), self._submission.stop) as is_over:
             try:
                 driver = self._started(job)
-                driver.send(work)
+                driver.send(job)
                 end = _collect(driver, deliver)
                 return self._explained(end) if end.error else end
             except Gone:
@@ -216,7 +209,7 @@ class SubmitLauncher:
                 raise Unreachable(f"{MASTER_SILENT.what}: {silent}", MASTER_SILENT.remedy)
             here = self._stack.enter_context(workspace())
             listening = self._stack.enter_context(closing(listen(here.socket)))
-            self._submission.start(here, f"kafka-replication {job.replication}", self._hear)
+            self._submission.start(here, f"kafka-replication {job.replication.name}", self._hear)
             ended: list[str] = []
 
             def is_over() -> bool:
@@ -242,7 +235,7 @@ class SubmitLauncher:
             self._stack.close()
 
 
-def _collect(driver: LauncherSide, deliver: Callable[[Sequence[Any]], None]) -> JobEnd:
+def _collect(driver: LauncherSide, deliver: Deliver) -> JobEnd:
     """Deliver the results until the job ends. Raises Gone."""
     end = JobEnd()
     for answers in driver.answers():
@@ -277,7 +270,7 @@ def patience(job: Job) -> float:
 
 
 def out_of_time(job: Job) -> OutOfTime:
-    return deadline.out_of_time(f"the Spark job of {job.replication} was stopped")
+    return deadline.out_of_time(f"the Spark job of {job.replication.name} was stopped")
 
 
 class TerminalSubmission:

@@ -64,12 +64,13 @@ class Auditor:
         try:
             tools.deadline.check(f"auditing {task.where}")
             if task.reads_source:
-                reachability.check("source", job.source, task.key.source, job.request_seconds, tools.deadline)
+                seconds = job.replication.timeouts.request
+                reachability.check("source", job.source, task.key.source, seconds, tools.deadline)
             clients = Clients(
                 source=job.source,
                 target=tools.target,
                 pipeline=tools.pipeline,
-                stall_seconds=job.settings.stall_timeout,
+                stall_seconds=job.replication.copying.stall_timeout,
                 moved=lambda: self._moved(task),
             )
         except ReplicationError as error:

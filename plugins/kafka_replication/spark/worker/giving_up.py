@@ -17,7 +17,7 @@ SECONDS = 20.0  # for all of them; if the target does not answer, the next sessi
 def end_sessions(job: Job, tasks: Sequence[RangeTask]) -> None:
     """Fence sessions that may still work on these tasks. Call it before the tasks are dealt again, never afterwards."""
     ids = {task.key.transactional_id: str(task.key) for task in tasks if task.copy is not None}
-    if not ids or job.delivery != EXACTLY_ONCE:
+    if not ids or job.replication.delivery != EXACTLY_ONCE:
         return
     for what in ids.values():
         log.warning("%s: its work is given up here; ending the transaction that it may have open", what)

@@ -41,7 +41,8 @@ def at_once(job: Job, slots: int) -> int:
     """
     partitions = max((task.key.source.partition + 1 for task in job.tasks), default=1)
     most = max(1, min(AT_ONCE, PARTITIONS_KNOWN // partitions))
-    return most if job.parallelism is None else min(most, math.ceil(job.parallelism / slots))
+    parallelism = job.replication.spark.parallelism
+    return most if parallelism is None else min(most, math.ceil(parallelism / slots))
 
 
 def frugal(job: Job) -> Job:
@@ -49,13 +50,8 @@ def frugal(job: Job) -> Job:
 
     Its ranges share the throughput limit of one range.
     """
-    job = job.shared(job.together)
-    return replace(
-        job,
-        settings=job.settings.model_copy(update={"attempts": min(ATTEMPTS, job.settings.attempts)}),
-        source={**_BUFFERS, **job.source},
-        target={**_BUFFERS, **job.target},
-    )
+    few = job.shared(job.together).copying(attempts=min(ATTEMPTS, job.replication.copying.attempts))
+    return replace(few, source={**_BUFFERS, **job.source}, target={**_BUFFERS, **job.target})
 
 
 class Together(Generic[T]):

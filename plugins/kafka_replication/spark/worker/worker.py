@@ -62,7 +62,7 @@ class WorkerJob:
         gets it next. Without transactions nothing fences it, so it is not dealt again.
         """
         results = self._together.work(tasks)
-        if self._job.delivery == EXACTLY_ONCE:
+        if self._job.replication.delivery == EXACTLY_ONCE:
             return results
         return [*results, *(left_behind(task) for task in tasks if task.key in self._together.at_work)]
 
@@ -74,7 +74,8 @@ class WorkerJob:
 
 @lru_cache(maxsize=1)
 def _job_of(common: bytes) -> WorkerJob:
-    return WorkerJob(JOB.validate_json(common))
+    job = JOB.validate_json(common)
+    return WorkerJob(job.shared(job.at_a_time))
 
 
 class Tools:
@@ -100,7 +101,7 @@ class Tools:
     @cached_property
     def pipeline(self) -> Pipeline | None:
         """The pipeline of the job. Raises BadInput for a function that this worker cannot import."""
-        return load(self.job.pipeline)
+        return load(self.job.replication.pipeline)
 
 
 _thread = threading.local()
@@ -129,13 +130,13 @@ def work_on(tools: Tools, task: RangeTask) -> RangeResult:
     copied = copy(tools, task.copy) if task.copy else None
     if copied is not None and copied.fenced:
         return RangeResult(key=task.key, copied=copied)
-    attempts = 1 if copied is not None and copied.error else job.settings.attempts
+    attempts = 1 if copied is not None and copied.error else job.replication.copying.attempts
     return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
 
 
 def _target(job: Job, key: PartitionKey) -> TopicPartition:
     """A partition of the target topic."""
-    return key.target if job.partitioning.keeps else TopicPartition(key.target_topic, 0)
+    return key.target if job.replication.placing.keeps else TopicPartition(key.target_topic, 0)
 
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
@@ -143,6 +144,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka.preflight import reachability
 
     key, job, deadline = task.key, tools.job, tools.deadline
+    replication, settings = job.replication, job.replication.copying
     deadline.moved()  # the time of this range begins
     log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
     started = time.monotonic()
@@ -162,23 +164,23 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         )
 
     def exact() -> CopyEngine | None:
-        return exact_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
+        return exact_for(task, settings, job.source, tools.sink, tools.pipeline, deadline)
 
     try:
-        reachability.check("source", job.source, task.key.source, job.request_seconds, deadline)
+        reachability.check("source", job.source, task.key.source, replication.timeouts.request, deadline)
         tools.target.check_reachable(_target(job, task.key))
-        chosen = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
+        chosen = engine_for(task, settings, job.source, tools.sink, tools.pipeline, deadline)
         copier = Copier(
             engine=chosen.engine,
             why=chosen.why,
-            fallback=fallback(job.settings, job.source, tools.pipeline, deadline),
-            exact=None if job.settings.engine == FALLBACK else exact,
+            fallback=fallback(settings, job.source, tools.pipeline, deadline),
+            exact=None if settings.engine == FALLBACK else exact,
             sink=tools.sink,
-            settings=job.settings,
+            settings=settings,
             progress=progress,
             deadline=deadline,
-            failures=job.failures,
-            quarantine_topic=job.quarantine_topic,
+            failures=replication.failures,
+            quarantine_topic=replication.quarantine_topic,
         )
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
@@ -189,7 +191,7 @@ def _both_sides(tools: Tools, key: PartitionKey) -> AbstractContextManager[Sides
     from kafka_replication.kafka.read_back.partition_comparison import PartitionSides
 
     job = tools.job
-    return closing(PartitionSides(job.source, tools.target.standing, key, job.settings.stall_timeout))
+    return closing(PartitionSides(job.source, tools.target.standing, key, job.replication.copying.stall_timeout))
 
 
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
@@ -209,7 +211,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
         )
         try:
             doing = f"verifying {task.key.source}"
-            named = AttemptsExhausted.of if attempts == job.settings.attempts else None
+            named = AttemptsExhausted.of if attempts == job.replication.copying.attempts else None
             retry(doing, reading.attempt, deadline, attempts, exhausted=named, progress=lambda: reading.result.verified)
         finally:
             result = reading.result
