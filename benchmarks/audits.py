@@ -17,8 +17,7 @@ from statistics import median
 from benchmarks.workload import PARTITIONS, Shape, fill
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.runs.audit.audit import audit
-from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.launcher import Launcher, terminal_launcher
 from kafka_replication.verification.auditing import Size
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
 from tests.support.scenario import Cluster, Scenario
@@ -42,7 +41,7 @@ def seconds(scene: Scenario, spark: Launcher | None = None) -> float:
 def turn(scene: Scenario) -> tuple[float, float, float]:
     """In this process; on Spark with its start and its end; on a Spark that has started."""
     here, started = seconds(scene), time.monotonic()
-    with terminal_launcher(SPARK, {}) as spark:
+    with terminal_launcher(lambda: SPARK, {}) as spark:
         seconds(scene, spark)
         again = seconds(scene, spark)
     return here, time.monotonic() - started - again, again

@@ -41,7 +41,7 @@ from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
-from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
@@ -74,7 +74,7 @@ def await_compaction(data: Path) -> str:
 # --- one measured process ---------------------------------------------------------------------------------------------
 
 
-class Constant:
+class Constant(Launcher):
     """In place of Spark: writes what copiers write, and finds every copy equal. Counts its own time."""
 
     def __init__(self, target: str) -> None:
@@ -138,7 +138,7 @@ def measure(kind: str, size: int, source: str, target: str, folder: str) -> dict
             assert KafkaLedger(config, admin, settings.name).position(key) is not None
     else:
         run = open_run(settings, connections, store, f"{kind}-{time.time_ns()}")
-        report = runner.execute(run, lambda: launcher, Request())
+        report = runner.execute(run, launcher, Request())
         expected = {"idle": "nothing_to_do", "work": "done"}[kind]
         assert report.outcome == expected, f"{report.outcome}, not {expected}: {report.table()[-2000:]}"
     seconds = time.monotonic() - started - launcher.seconds

@@ -14,13 +14,13 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, needed
-from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.spark.worker import worker
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 
 
-class TwoWorkers:
+class TwoWorkers(Launcher):
     """A launcher that runs ranges in two fresh processes, as ``local[2]`` would: all copies, then all reading back."""
 
     copying: Used

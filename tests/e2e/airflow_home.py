@@ -125,4 +125,4 @@ def copy(airflow: Airflow, name: str, source: Cluster, target: Cluster) -> str:
     replication = Replication.model_validate(yaml.safe_load(file.read_text()))
     with closing(open_store(airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
         sides = Sides(source.bootstrap, target.bootstrap)
-        return runner.run(replication, sides, store, InProcess, Request()).outcome
+        return runner.run(replication, sides, store, InProcess(), Request()).outcome

@@ -13,7 +13,6 @@ from kafka_replication.config import Replication
 from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submitting.submit import SubmitLauncher
 from tests.contract.launcher.conformance import Subject, check_launcher
 from tests.support.scenario import Cluster, Scenario
 
@@ -31,7 +30,7 @@ def main(source: str, target: str, folder: str) -> None:
     replication: Replication = scene.replication()
 
     def launcher() -> Launcher:
-        return SubmitLauncher(HookSubmission(replication))
+        return Launcher(lambda: HookSubmission(replication))
 
     check_launcher(Subject(launcher, killing), scene)
 

@@ -27,8 +27,7 @@ from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd
-from kafka_replication.spark.launcher import Deliver, Launcher
-from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launcher
 from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.spark.worker.worker import replicate
 from kafka_replication.store import open_store
@@ -60,7 +59,7 @@ class Clients:
 
 
 @dataclass
-class Threads:
+class Threads(Launcher):
     """The workers' real functions, a few at a time. Keeps the errors that a new run cannot heal, by their own word."""
 
     final: list[str] = field(default_factory=list)
@@ -141,7 +140,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     launcher: Launcher = (
         threads
         if "spark" not in settings
-        else terminal_launcher(SparkConnection(settings["master"], {}), settings["spark"])
+        else terminal_launcher(lambda: SparkConnection(settings["master"], {}), settings["spark"])
     )
     replication = Replication.model_validate(settings["config"])
     store = open_store(settings["store_url"])
@@ -153,7 +152,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
         report = (
             as_tasks(replication, clients, store, launcher, settings["tries"])
             if "tries" in settings
-            else runner.run(replication, clients, store, lambda: launcher, Request())
+            else runner.run(replication, clients, store, launcher, Request())
         )
     except ReplicationError as error:
         return {

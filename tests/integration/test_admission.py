@@ -184,9 +184,9 @@ def test_a_run_is_told_that_its_password_was_changed_in_the_middle(scene: Scenar
 
     launcher = InProcess(between=change)
     with pytest.raises(NotAuthenticated, match=f"refuses the login of '{scene.name}'") as caught:
-        runner.run(scene.replication(), connections, scene.store, lambda: launcher, Request())
+        runner.run(scene.replication(), connections, scene.store, launcher, Request())
     print(f"run: {time.monotonic() - changed[0]:.1f} s after the change: {caught.value}")
     healed = Secured(scene.source.bootstrap, tls.scram(scene.name, "second"))
-    report = runner.run(scene.replication(), healed, scene.store, InProcess, Request())
+    report = runner.run(scene.replication(), healed, scene.store, InProcess(), Request())
     assert report.outcome == "done", report.table()
     assert scene.watermark() == 100

@@ -42,7 +42,7 @@ def backfill(
 ) -> RunReport:
     replication, launch = scene.replication(**more), launcher or InProcess()
     request = parse(replication, topics=[scene.topic], from_=str(from_), until=str(until), target_topic=target)
-    return backfilling.run(replication, scene.connections, scene.store, lambda: launch, request)
+    return backfilling.run(replication, scene.connections, scene.store, launch, request)
 
 
 @pytest.fixture

@@ -48,9 +48,7 @@ class Backfills:
     def run(self, from_: object, until: object, launcher: Launcher | None = None, **more: Any) -> RunReport:
         scene, launch = self.scene, launcher or InProcess()
         request = self.request(from_, until, **more)
-        return backfilling.run(
-            scene.replication(**self.settings), scene.connections, scene.store, lambda: launch, request
-        )
+        return backfilling.run(scene.replication(**self.settings), scene.connections, scene.store, launch, request)
 
     def idle(self, from_: object, until: object, **more: Any) -> None:
         scene, request = self.scene, self.request(from_, until, **more)

@@ -76,7 +76,7 @@ def test_a_backfill_over_what_was_copied_before_accounts_for_it(scene: Scenario)
     scene.run()
     scene.source.produce(scene.topic, numbered(40, 60))
     request = parse(scene.replication(), topics=[scene.topic], from_=20, until=100)
-    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request))
+    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request))
     assert (line.range, line.copied + line.copied_before, line.missing) == (OffsetRange(20, 100), 80, 0)
 
 

@@ -30,7 +30,7 @@ CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
 
 def backfill(scene: Scenario, from_: int, until: int) -> RunReport:
     request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
-    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
 def dry_run(scene: Scenario, from_: int, until: int) -> str:

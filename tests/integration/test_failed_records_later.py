@@ -81,7 +81,7 @@ def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
     scene.target.set(scene.topic, cleanup_policy="delete")
     scene.target.delete_before(scene.topic, 0, 60)
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     assert offsets(scene) == [(130, "quarantined")]
     view = scene.bare_run().view()
@@ -315,7 +315,7 @@ def test_a_record_that_is_set_aside_again_is_decided_again(scene: Scenario) -> N
     scene.target.set(scene.topic, cleanup_policy="compact,delete")
     scene.target.delete_before(scene.topic, 0, 60)
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     assert scene.bare_run().view().undecided(scene.key()) == 2
     assert offsets(scene) == [(7, "quarantined"), (8, "quarantined")]

@@ -248,7 +248,7 @@ def test_the_run_that_was_planned_then_is_continued(half_done: Scenario) -> None
         (2, "[60, 160)"),
         (3, "[75, 110)"),
     ]
-    report = runner.carry_out(run, made, lambda: launcher)
+    report = runner.carry_out(run, made, launcher)
     assert report.outcome == "done", report.table()
     assert [half_done.watermark(partition) for partition in ENDS] == [150, 160, 160, 110]
     assert_all_there(half_done)

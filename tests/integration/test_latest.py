@@ -296,7 +296,7 @@ def test_a_backfill_of_an_old_range_fills_in_only_what_is_not_there(customers: C
     request = parse(customers.scene.replication(), topics=[customers.scene.topic], from_=0, until=4)
     launcher = InProcess()
     report = backfilling.run(
-        customers.scene.replication(), customers.scene.connections, customers.scene.store, lambda: launcher, request
+        customers.scene.replication(), customers.scene.connections, customers.scene.store, launcher, request
     )
     assert report.outcome == "done" and only(report).superseded == 2, report.table()
     customers.assert_newest()

@@ -243,7 +243,7 @@ def test_a_run_logs_in_with_the_tokens_of_the_named_function_and_outlives_its_se
     scene.source.produce(scene.topic, [Rec(b"%d" % number, b"v" * sixteen) for number in range(20)], batch_size=sixteen)
     limit = 20 * sixteen / (2 * SESSION)
     copy = {"engine": "batch", "chunk_records": 10, "throughput_limit": int(limit)}
-    report = runner.run(scene.replication(copy=copy), connections, scene.store, AsSpark, Request())
+    report = runner.run(scene.replication(copy=copy), connections, scene.store, AsSpark(), Request())
     assert report.outcome == "done", report.table()
     assert [line for line in caplog.messages if "attempt" in line or "cannot copy" in line] == []
     assert sum(each.copied for each in report.ranges) == scene.watermark() == 20

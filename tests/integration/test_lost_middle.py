@@ -55,7 +55,7 @@ def lose(scene: Scenario, cluster: KafkaCluster, numbers: Iterable[int]) -> Cove
 
 def run_backfill(scene: Scenario, from_: int, until: int) -> int:
     request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     return only(report).copied
 

@@ -109,7 +109,7 @@ def test_a_backfill(scene: Scenario) -> None:
     assert scene.run().outcome == "nothing_to_do"
     for from_, until in ((145, 155), (120, 145), (155, 300)):
         request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
-        report = backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+        report = backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
         assert report.outcome == "done", report.table()
     assert sum(range_.span for range_ in scene.position().coverage) == 180
 

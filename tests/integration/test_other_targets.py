@@ -171,7 +171,7 @@ def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: Gro
     shown = backfilling.preview(scene.bare_run(), request)
     assert shown.plan.to_copy and not ground.exists(again)
     launcher = InProcess()
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, lambda: launcher, request)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, launcher, request)
     assert report.outcome == "done", report.table()
     assert values(ground, again) == values(ground, scene.topic)[10:60]
     assert_clean(scene)

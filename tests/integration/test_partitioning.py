@@ -258,7 +258,7 @@ def test_copies_that_are_gone(scene: Scenario) -> None:
 
 def backfill(scene: Scenario, from_: int, until: int, target: str | None = None) -> RunReport:
     request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until, target_topic=target)
-    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
 def test_a_backfill_into_another_topic_spreads_too(scene: Scenario) -> None:

@@ -24,7 +24,7 @@ Way = Callable[[Scenario], RunReport]
 def backfill_elsewhere(scene: Scenario, from_: int | None = None, until: int | None = None) -> RunReport:
     replication, target = scene.replication(), f"{scene.name}.other"
     request = parse(replication, topics=[scene.topic], from_=from_, until=until, target_topic=target)
-    return backfill.run(replication, scene.connections, scene.store, InProcess, request)
+    return backfill.run(replication, scene.connections, scene.store, InProcess(), request)
 
 
 WAYS: dict[str, Way] = {

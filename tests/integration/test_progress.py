@@ -172,7 +172,7 @@ def test_who_shows_the_progress_gets_it_instead_of_the_log(ready: Scenario, capl
     caplog.set_level(logging.INFO)
     shown: list[Progress] = []
     run = replace(open_run(ready.replication(), ready.connections, ready.store, "shown"), show=shown.append)
-    assert runner.execute(run, InProcess, Request()).outcome == "done"
+    assert runner.execute(run, InProcess(), Request()).outcome == "done"
     assert shown[-1].records == 400 and not lines(caplog)
 
 

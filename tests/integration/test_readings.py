@@ -21,7 +21,7 @@ __all__ = ["readings"]
 
 def backfilled(scene: Scenario, until: int, target_topic: str | None = None) -> RunReport:
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=until, target_topic=target_topic)
-    return backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    return backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
 def counted(readings: Readings, run: Callable[[], RunReport]) -> dict[str, int]:

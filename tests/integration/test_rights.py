@@ -229,7 +229,7 @@ def prepare_one_minute(pair: Pair) -> None:
 
 def backfill_two_offsets(pair: Pair) -> None:
     request = parse(pair.replication(), topics=[TOPIC], from_=0, until=2)
-    backfill.run(pair.replication(), pair, pair.store, InProcess, request)
+    backfill.run(pair.replication(), pair, pair.store, InProcess(), request)
 
 
 @pytest.mark.parametrize("acl", [GROUP, Acl("CREATE", "TOPIC", RECEIPTS), Acl("WRITE", "TOPIC", COPY)], ids=str)

@@ -211,7 +211,7 @@ def test_the_report_says_why_the_short_last_slice_of_a_backfill_has_another_engi
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, [replace(record, value=b"x" * 40) for record in numbered(5_100)], linger_ms=500)
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=5_100)
-    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request))
+    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request))
     assert (line.engines, line.begun and line.begun.engine) == (("batch/1", "record/1"), "batch")
     [turn] = line.turns
     assert (turn.engine, turn.range.from_, turn.why) == ("record/1", 5_000, "it has fewer than 5,000 offsets")

@@ -206,7 +206,7 @@ def test_a_backfill_of_healthy_partitions_is_done(source_scene: Scenario, target
         )
 
     def run(partition: str) -> RunReport:
-        return backfill.run(scene.replication(), scene.connections, scene.store, InProcess, asked(partition))
+        return backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), asked(partition))
 
     with away(scene.source, target3.broker(2), scene.topic, 1):
         assert [(line.copied, line.error) for line in run("0").ranges] == [(5, None)]

@@ -53,6 +53,6 @@ def test_the_first_replication_of_a_page_runs(
     scene.source.produce(scene.topic, [Rec(key, b'{"n": %d}' % n) for n, key in enumerate(keys)])
     launcher = InProcess()
     replication = Replication.model_validate(document)
-    report = runner.run(replication, EnvironmentConnections(), scene.store, lambda: launcher, ALL)
+    report = runner.run(replication, EnvironmentConnections(), scene.store, launcher, ALL)
     assert report.outcome == "done", report.table()
     assert len(ground.visible(scene.topic)) == many

@@ -68,7 +68,7 @@ def test_older_offsets_are_not_copied_from_it_either(
     scene.source.produce(scene.topic, numbered(80, 1_000))
     scene.target.delete_before(scene.topic, 0, 100)
     request = parse(scene.replication(), topics=[scene.topic], from_=50, until=100)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "failed" and "truncated below offset 100" in (only(report).error or ""), report.table()
     assert scene.target.size(scene.topic) == 101
 

@@ -16,7 +16,8 @@ import pytest
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.spark.jobs import JobEnd
-from kafka_replication.spark.submitting.submit import TerminalSubmission, terminal_launcher
+from kafka_replication.spark.launcher import terminal_launcher
+from kafka_replication.spark.submitting.submit import TerminalSubmission
 from kafka_replication.spark.training import job
 from stack.ports import free_ports
 from tests.spark.standalone_master import Master, standalone_master
@@ -29,7 +30,7 @@ RUNS = int(os.environ.get("MASTER_AWAY_RUNS", "1"))
 
 def submit(spark: SparkConnection) -> JobEnd:
     """A job of two tasks, which are two Spark jobs at a time. No executor ever works on them."""
-    with terminal_launcher(spark, {}) as launcher:
+    with terminal_launcher(lambda: spark, {}) as launcher:
         return launcher.submit(job(), lambda results: pytest.fail(str(results)))
 
 

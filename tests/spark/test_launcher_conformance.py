@@ -10,8 +10,7 @@ import pytest
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.launcher import Launcher, terminal_launcher
 from tests.contract.launcher.conformance import (
     Subject,
     check_audits,
@@ -26,7 +25,7 @@ from tests.support.waiting import wait_until
 
 
 def launcher() -> Launcher:
-    return terminal_launcher(SparkConnection("local[2,4]", {}), {})
+    return terminal_launcher(lambda: SparkConnection("local[2,4]", {}), {})
 
 
 @contextmanager

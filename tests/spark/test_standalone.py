@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submitting.submit import PY_FILES, terminal_launcher
+from kafka_replication.spark.launcher import Launcher, terminal_launcher
+from kafka_replication.spark.submitting.submit import PY_FILES
 from tests.support.clusters import Brokers
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
@@ -60,7 +60,7 @@ def test_this_process_and_a_cluster_do_the_same(
 ) -> None:
     settings, transform = {PY_FILES: str(shipped)}, f"{shipped.stem}:same"
     here = replicated(source_cluster, target_cluster, tmp_path / "here", InProcess(), transform)
-    cluster = terminal_launcher(spark_cluster, settings)
+    cluster = terminal_launcher(lambda: spark_cluster, settings)
     there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster, transform)
     assert same(there) == same(here)
     assert sum(each["copied"] for each in there["ranges"]) == 3_000 - 3
@@ -74,7 +74,7 @@ def test_a_cluster_that_lacks_a_transform_names_it(
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
     try:
-        lacking = scene.run(terminal_launcher(spark_cluster, {}), transform=f"{shipped.stem}:same")
+        lacking = scene.run(terminal_launcher(lambda: spark_cluster, {}), transform=f"{shipped.stem}:same")
         assert lacking.outcome == "failed" and f"cannot import {shipped.stem}" in lacking.table()
     finally:
         scene.store.close()

@@ -16,5 +16,5 @@ if __name__ == "__main__":
     source, target, store_url, config, topic, from_, until, *more = sys.argv[1:]
     replication = Replication.model_validate_json(config)
     request = parse(replication, topics=[topic], from_=from_, until=until, target_topic=more[0] if more else None)
-    report = backfilling.run(replication, Addresses(source, target), open_store(store_url), InProcess, request)
+    report = backfilling.run(replication, Addresses(source, target), open_store(store_url), InProcess(), request)
     print(json.dumps(report.as_json()))

@@ -30,7 +30,7 @@ def interval(scene: Scenario, minute: int, launcher: Launcher | None = None) -> 
     bare = open_run(replication, scene.connections, scene.store, run_id)
     with leased(bare, interval_scope(bare)) as run:
         made = prepare_interval(run, SIX + minute * MINUTE, SIX + (minute + 1) * MINUTE)
-        return runner.carry_out(run, made, lambda: launcher or InProcess())
+        return runner.carry_out(run, made, launcher or InProcess())
 
 
 def copied(report: RunReport) -> int:

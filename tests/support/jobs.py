@@ -21,7 +21,7 @@ from kafka_replication.spark.jobs import (
     RangeResult,
     RangeTask,
 )
-from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.spark.launcher import Deliver, Launcher, Submission
 from kafka_replication.spark.worker import worker
 from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.verification.auditing import Audit, Audited
@@ -46,7 +46,7 @@ class WorkerDied(BaseException):
 
 
 @dataclass
-class InProcess:
+class InProcess(Launcher):
     """A launcher without Spark: the workers' real functions, one after the other, or ``at_once`` of them at a time.
 
     ``between`` is called once in a job that copies, after its copies and before they are read back; ``then`` after each
@@ -150,8 +150,11 @@ class Gate(InProcess):
         assert self.opened.wait(SAFETY)
 
 
-def no_launch() -> Launcher:
+def _refused() -> Submission:
     raise AssertionError("an idle run asked for Spark")
+
+
+no_launch = Launcher(_refused)
 
 
 def reading(key: keys.PartitionKey, generation: int = 1) -> ReadBackTask:

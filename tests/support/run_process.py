@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from functools import partial
 
 from kafka_replication.config import Replication
 from kafka_replication.runs import leasing, runner
@@ -18,7 +17,7 @@ if __name__ == "__main__":
     source, target, store_url, config, *at_once = sys.argv[1:]
     # Short, so that a test that stops this process need not wait long for the next one.
     leasing.DURATION = float(os.environ.get("LEASE_SECONDS", "3"))
-    launcher = partial(InProcess, at_once=int(*at_once or ["1"]))
+    launcher = InProcess(at_once=int(*at_once or ["1"]))
     report = runner.run(
         Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), launcher, Request()
     )

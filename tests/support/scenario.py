@@ -308,7 +308,7 @@ class Scenario:
 
     def run(self, launcher: Launcher | None = None, request: Request = ALL, **more: Any) -> RunReport:
         launch = launcher or InProcess()
-        return runner.run(self.replication(**more), self.connections, self.store, lambda: launch, request)
+        return runner.run(self.replication(**more), self.connections, self.store, launch, request)
 
     def idle_run(self, **more: Any) -> RunReport:
         """A run that fails when it asks for Spark."""

@@ -15,7 +15,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime import stopping
-from kafka_replication.spark.submitting.submit import terminal_launcher
+from kafka_replication.spark.launcher import terminal_launcher
 from kafka_replication.store import open_store
 from tests.support.addresses import Addresses
 
@@ -24,10 +24,10 @@ if __name__ == "__main__":
     stopping.on_signals()
     source, target, store_url, config, client = sys.argv[1:]
     clusters = Addresses(source, target, of_target=json.loads(client))
-    launcher = terminal_launcher(clusters.spark(""), {})
+    launcher = terminal_launcher(lambda: clusters.spark(""), {})
     try:
         report = runner.run(
-            Replication.model_validate_json(config), clusters, open_store(store_url), lambda: launcher, Request()
+            Replication.model_validate_json(config), clusters, open_store(store_url), launcher, Request()
         )
     except ReplicationError as error:
         print(json.dumps({"outcome": "failed", "error": str(error), "ranges": []}))

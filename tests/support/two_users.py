@@ -93,7 +93,7 @@ class Pair:
         """Empty if the run did all of it, else what it said."""
         launch = launcher or InProcess()
         try:
-            report = runner.run(self.replication(**more), self, self.store, lambda: launch, Request())
+            report = runner.run(self.replication(**more), self, self.store, launch, Request())
         except ReplicationError as error:
             return str(error)
         return "" if report.outcome != "failed" else report.table()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kafka_replication.cli import commands as cli
 from kafka_replication.cli import terminal_progress
-from kafka_replication.spark.launcher import Launcher
+from tests.support.jobs import no_launch
 
 FILE = """\
 name: orders-dr
@@ -23,10 +23,7 @@ GOOD = {"--topic": "orders", "--from": "10", "--until": "20"}
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    def started(*_: object) -> Launcher:
-        raise AssertionError("Spark was asked for")
-
-    monkeypatch.setattr(terminal_progress, "launcher_for", started)
+    monkeypatch.setattr(terminal_progress, "launcher_for", lambda *_: no_launch)
     monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"sqlite:///{tmp_path}/store.db")
     path = tmp_path / "orders-dr.yaml"
     path.write_text(FILE)

@@ -8,14 +8,14 @@ import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.spark.channel import MOST_STRANGERS, TOKEN_BYTES, DriverSide, Gone, LauncherSide, listen
+from kafka_replication.spark.channel import MOST_STRANGERS, TOKEN_BYTES, DriverSide, Gone, LauncherSide, Listener
 from kafka_replication.spark.jobs import Answer, JobEnd, RangeResult
 from tests.support.jobs import job_with
 
@@ -29,7 +29,7 @@ def result(number: int) -> RangeResult:
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[tuple[LauncherSide, DriverSide]]:
     path = tmp_path / "socket"
-    with listen(path) as listening:
+    with closing(Listener(path)) as listening:
         driver = DriverSide(str(path))
         launcher = LauncherSide.accept(listening, lambda: False)
     assert launcher is not None
@@ -67,7 +67,7 @@ def test_a_result_is_there_before_the_job_ends(sides: tuple[LauncherSide, Driver
 def test_a_launcher_that_is_gone_is_heard_of(tmp_path: Path) -> None:
     """As the operating system closes what a killed process had open."""
     path = tmp_path / "socket"
-    with listen(path) as listening:
+    with closing(Listener(path)) as listening:
         driver = DriverSide(str(path))
         accepted, _ = listening.socket.accept()
         accepted.close()
@@ -87,7 +87,7 @@ def test_a_driver_that_is_gone_is_heard_of(sides: tuple[LauncherSide, DriverSide
 
 
 def test_nobody_is_waited_for_once_spark_has_ended(tmp_path: Path) -> None:
-    with listen(tmp_path / "socket") as listening:
+    with closing(Listener(tmp_path / "socket")) as listening:
         assert LauncherSide.accept(listening, lambda: True) is None
 
 
@@ -95,7 +95,7 @@ def test_only_the_owner_may_connect(tmp_path: Path) -> None:
     """Whatever the folder's rights are."""
     before = os.umask(0o000)
     try:
-        with listen(tmp_path / "socket"):
+        with closing(Listener(tmp_path / "socket")):
             assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) & 0o077 == 0
     finally:
         os.umask(before)
@@ -105,7 +105,7 @@ def test_only_the_owner_may_connect(tmp_path: Path) -> None:
 def test_a_stranger_that_connects_first_gets_nothing_and_the_driver_its_job(tmp_path: Path, said: bytes) -> None:
     """Whoever runs as the same user, or as root, can open the socket."""
     path = tmp_path / "socket"
-    with listen(path) as listening, socket.socket(socket.AF_UNIX) as stranger, ThreadPoolExecutor(1) as pool:
+    with closing(Listener(path)) as listening, socket.socket(socket.AF_UNIX) as stranger, ThreadPoolExecutor(1) as pool:
         stranger.connect(str(path))
         stranger.sendall(said)
         accepted = pool.submit(LauncherSide.accept, listening, lambda: False)
@@ -121,7 +121,7 @@ def test_a_stranger_that_connects_first_gets_nothing_and_the_driver_its_job(tmp_
 
 def test_strangers_that_keep_their_connections_do_not_use_up_the_files_of_this_process(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with listen(path) as listening, ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+    with closing(Listener(path)) as listening, ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         is_over = threading.Event()
         accepted = pool.submit(LauncherSide.accept, listening, is_over.is_set)
         strangers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MOST_STRANGERS + 1)]
@@ -136,6 +136,6 @@ def test_strangers_that_keep_their_connections_do_not_use_up_the_files_of_this_p
 
 
 def test_the_token_is_in_a_file_for_the_owner_alone(tmp_path: Path) -> None:
-    with listen(tmp_path / "socket"):
+    with closing(Listener(tmp_path / "socket")):
         [token] = [each for each in tmp_path.iterdir() if each.name != "socket"]
         assert stat.S_IMODE(token.stat().st_mode) == 0o600 and len(token.read_bytes()) == TOKEN_BYTES

@@ -32,9 +32,10 @@ jobs.get(timeout=600)  # nobody sends a job
 # The process that submits: its launcher has accepted the driver's connection.
 SUBMITTER = """
 import sys
+from contextlib import closing
 from pathlib import Path
-from kafka_replication.spark.channel import LauncherSide, listen
-with listen(Path(sys.argv[1])) as listening:
+from kafka_replication.spark.channel import LauncherSide, Listener
+with closing(Listener(Path(sys.argv[1]))) as listening:
     print("ready", flush=True)
     launcher = LauncherSide.accept(listening, lambda: False)
 input()

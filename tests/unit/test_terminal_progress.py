@@ -107,12 +107,12 @@ def test_the_file_is_removed_only_if_all_went_well(
 
     def launcher(_: object, file: output.OutputFile) -> Any:
         made.append(file)
-        file.open().close()
+        return lambda: file.open().close()
 
     monkeypatch.setattr(terminal_progress, "launcher_for", launcher)
 
-    def action(_: Run, launch: terminal_progress.Launch) -> terminal_progress.Result:
-        launch()
+    def action(_: Run, launcher: Any) -> terminal_progress.Result:
+        launcher()
         return {}, "", code
 
     assert terminal_progress.with_spark(run, False, action) == ({}, "", code)

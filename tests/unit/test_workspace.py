@@ -9,6 +9,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +17,10 @@ import pytest
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
-from kafka_replication.spark.channel import listen
+from kafka_replication.spark.channel import Listener
 from kafka_replication.spark.host import workspace as module
 from kafka_replication.spark.host.workspace import Workspace, workspace
-from kafka_replication.spark.submitting.submit import SubmitLauncher
+from kafka_replication.spark.launcher import Launcher
 from tests.support.jobs import job_with
 
 JOB = job_with()
@@ -151,7 +152,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkey
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    with workspace() as here, listen(here.socket):
+    with workspace() as here, closing(Listener(here.socket)):
         assert here.folder.parent == Path("/tmp")
     assert not here.folder.exists()
 
@@ -174,7 +175,7 @@ class Ended:
 
 
 def test_spark_that_does_not_start_is_unreachable_and_the_folder_is_gone(temporary: Path) -> None:
-    with SubmitLauncher(Ended()) as spark, pytest.raises(Unreachable, match="exit code 137") as error:
+    with Launcher(Ended) as spark, pytest.raises(Unreachable, match="exit code 137") as error:
         spark.submit(JOB, lambda results: None)
     assert "see Spark's log in a file" in error.value.remedy
     assert list(temporary.iterdir()) == []
@@ -185,6 +186,6 @@ def test_the_folder_is_gone_when_the_submission_fails(temporary: Path) -> None:
         def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
             raise OSError("no such file")
 
-    with SubmitLauncher(Broken()) as spark, pytest.raises(OSError, match="no such file"):
+    with Launcher(Broken) as spark, pytest.raises(OSError, match="no such file"):
         spark.submit(JOB, lambda results: None)
     assert list(temporary.iterdir()) == []

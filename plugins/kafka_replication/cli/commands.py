@@ -42,7 +42,7 @@ from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.spark.launcher import OnDemand
+from kafka_replication.spark.launcher import Launcher
 
 app = typer.Typer(cls=InOrder, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
 cli_gaps.add_to(app)
@@ -102,8 +102,8 @@ def check(
         if not spark:
             return _checked(run, findings, checked.engines)
 
-        def with_spark(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
-            return _checked(run, [*findings, *checking.check_spark(run, launch)], checked.engines)
+        def with_spark(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
+            return _checked(run, [*findings, *checking.check_spark(run, launcher)], checked.engines)
 
         return terminal_progress.with_spark(run, context.obj, with_spark)
 
@@ -167,7 +167,7 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(run, topic, until)
         return terminal_progress.with_spark(
-            run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request))
+            run, context.obj, lambda run, launcher: _reported(runner.execute(run, launcher, request))
         )
 
     run_watch = cli_watch.RunWatch()
@@ -217,8 +217,8 @@ def backfill(
             preview = backfilling.preview(run, request)
             return backfill_report.as_json(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
 
-        def execute(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
-            report = backfilling.execute(run, launch, request)
+        def execute(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
+            report = backfilling.execute(run, launcher, request)
             return _reported(report, "" if report.ranges else backfill_report.nothing_done(report))
 
         return terminal_progress.with_spark(run, context.obj, execute)
@@ -287,14 +287,14 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
     def action(run: Run) -> tuple[Any, str, int]:
         return terminal_progress.with_spark(run, context.obj, verified)
 
-    def verified(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
+    def verified(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
         from kafka_replication.reporting.verified import verified_rows
         from kafka_replication.runs.report.partition_status import standing
 
         with leased(run, live_scope(run)) as leased_run:
             steps.fence_stale_producers(leased_run)
             keys = [key for key in run.view().positions if leased_run.holds(key.target_topic)]
-            with OnDemand(launch) as spark:
+            with launcher as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
             rows = verified_rows(results, moved, standing(leased_run, terminal_progress.snapshot))

@@ -18,6 +18,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.runs.leasing import leased, topic_scope
 from kafka_replication.runs.run import Run
+from kafka_replication.spark.launcher import Launcher
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
 TargetTopic = Annotated[
@@ -144,16 +145,15 @@ def audit(
     Changes no record, and may work while a run works. What is missing is noted, so that status offers a backfill. Reads
     both sides once, a large amount on Spark. The exit code is 1 if something differs.
     """
-    from kafka_replication.cli.terminal_progress import Launch, with_spark
+    from kafka_replication.cli.terminal_progress import with_spark
 
-    def action(run: Run, launch: Launch) -> tuple[Any, str, int]:
+    def action(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
         from kafka_replication.runs.audit import audit as auditing
-        from kafka_replication.spark.launcher import OnDemand
         from kafka_replication.verification.sample import drawn
 
         range_ = _range(from_, MAX_OFFSET if until is None else until)
         request = auditing.AuditRequest(topic or None, partition, range_, drawn(sample, seed))
-        with OnDemand(launch) as spark:
+        with launcher as spark:
             audited = auditing.audit(run, request, spark)
         document = audited.as_json()
         if report is not None:

@@ -23,7 +23,7 @@ from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
-from kafka_replication.spark.launcher import Launcher
+from kafka_replication.spark.launcher import Launcher, terminal_launcher
 from kafka_replication.spark.submitting.output import OutputFile
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 2.0
 Result = tuple[Any, str, int]  # the document, its text, and the exit code
-Launch = Callable[[], Launcher]
 
 
-def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launch], Result]) -> Result:
+def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launcher], Result]) -> Result:
     """Act with a launcher, and show the progress. Spark's log goes to a file. It is removed after success, and named
     after a failure. With ``verbose`` the log goes to stderr.
     """
@@ -44,12 +43,12 @@ def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launch], Result])
     code = 1
     try:
         if verbose or not sys.stderr.isatty():
-            result = action(run, lambda: launcher_for(run.replication, output))
+            result = action(run, launcher_for(run.replication, output))
         else:
             from rich.console import Console  # only a terminal needs it
 
             with displayed(run, Console(stderr=True)) as shown:
-                result = action(shown, lambda: launcher_for(run.replication, output))
+                result = action(shown, launcher_for(run.replication, output))
         code = result[2]
         return result
     finally:
@@ -65,10 +64,8 @@ def _end(output: OutputFile, code: int) -> None:
 
 
 def launcher_for(replication: Replication, output: OutputFile | None) -> Launcher:
-    from kafka_replication.spark.submitting.submit import terminal_launcher
-
-    connection = EnvironmentConnections().spark(replication.spark.connection)
-    return terminal_launcher(connection, replication.spark.conf, output)
+    spark = replication.spark
+    return terminal_launcher(lambda: EnvironmentConnections().spark(spark.connection), spark.conf, output)
 
 
 def snapshot(run: Run, view: LedgerView) -> Snapshot:

@@ -6,7 +6,6 @@ The command line and the backfill DAG call these functions. `steps` replicates a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final, Literal, TypeVar
@@ -57,7 +56,7 @@ def run(
     replication: Replication,
     connections: Connections,
     store: WatermarkStore,
-    launcher: Callable[[], Launcher],
+    launcher: Launcher,
     request: BackfillRequest,
 ) -> RunReport:
     """A whole backfill with its own run id and time budget; see `execute`."""
@@ -65,8 +64,8 @@ def run(
     return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
 
 
-def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest) -> RunReport:
-    """A whole backfill, under a lease of its target topics. If nothing is to be done, it does not call ``launcher``."""
+def execute(run: Run, launcher: Launcher, request: BackfillRequest) -> RunReport:
+    """A whole backfill, under a lease of its target topics. If nothing is to be done, ``launcher`` gets no job."""
     with leased(run, backfill_scope(run, request.topics, request.target_topic), "backfill") as leased_run:
         return carry_out(leased_run, prepare(leased_run, request), launcher)
 

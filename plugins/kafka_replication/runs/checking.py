@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kafka_replication import documents
@@ -75,11 +75,11 @@ def _loops(run: Run, replication: Replication) -> list[Finding]:
         return []
 
 
-def check_spark(run: Run, launcher: Callable[[], Launcher]) -> list[Finding]:
+def check_spark(run: Run, launcher: Launcher) -> list[Finding]:
     """Start Spark, and let one worker import what it needs."""
     where = f"Spark {run.clusters.spark.master}"
     try:
-        with launcher() as spark:
+        with launcher as spark:
             end = spark.submit(job(run), lambda results: None)
     except ReplicationError as error:
         return [Finding("error", where, error.what, error.remedy)]

@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
@@ -17,7 +16,7 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased, live_scope, topics_of
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.spark.launcher import Launcher, OnDemand
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.boundaries import check_interval
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -33,7 +32,7 @@ def run(
     replication: Replication,
     connections: Connections,
     store: WatermarkStore,
-    launcher: Callable[[], Launcher],
+    launcher: Launcher,
     request: Request,
 ) -> RunReport:
     """All steps of one run with its own run id and time budget; see `execute`."""
@@ -41,10 +40,10 @@ def run(
     return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
 
 
-def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> RunReport:
+def execute(run: Run, launcher: Launcher, request: Request) -> RunReport:
     """All steps of one run, under a lease of its target topics.
 
-    An idle run does not call ``launcher``, so Spark does not start. Raises BadInput for ``progress: interval``.
+    An idle run gives ``launcher`` no job, so Spark does not start. Raises BadInput for ``progress: interval``.
     """
     if run.replication.progress == "interval":
         check_interval(run.replication.name, None, None, datetime.now(UTC))
@@ -52,12 +51,12 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
         return carry_out(leased_run, steps.prepare(leased_run, request), launcher)
 
 
-def carry_out(run: LeasedRun, plan: Plan, launcher: Callable[[], Launcher]) -> RunReport:
-    """Replicate the plan and report it. A plan without work does not call ``launcher``.
+def carry_out(run: LeasedRun, plan: Plan, launcher: Launcher) -> RunReport:
+    """Replicate the plan and report it. A plan without work gives ``launcher`` no job.
 
     From now on the run keeps only the target topics on which it has work.
     """
     run.hold.narrow(topics_of(plan))
-    with OnDemand(launcher) as spark:
+    with launcher as spark:
         done = steps.replicate(run, plan, spark)
     return steps.report(run, plan, done.not_done)

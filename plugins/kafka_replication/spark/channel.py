@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Self
 
 from kafka_replication.spark.host.workspace import write_private
 from kafka_replication.spark.jobs import ANSWER, JOB, Answer, Job
@@ -56,18 +55,8 @@ class Listener:
         path.chmod(0o600)
         self.socket.listen(MOST_STRANGERS)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self.socket.close()
-
-
-def listen(path: Path) -> Listener:
-    return Listener(path)
 
 
 def _token(path: Path) -> Path:

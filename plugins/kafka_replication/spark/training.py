@@ -18,8 +18,9 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.spark.host import local
 from kafka_replication.spark.jobs import Job, RangeTask
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submitting.output import OutputFile
-from kafka_replication.spark.submitting.submit import SubmitLauncher, TerminalSubmission, spark_home
+from kafka_replication.spark.submitting.submit import TerminalSubmission, spark_home
 from kafka_replication.verification.read_back import ReadBackTask
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def make() -> None:
             output = OutputFile("class-data-archive")
             stack.callback(output.remove)
             submission = Patient(SparkConnection("local[2]", {}), {"spark.log.level": "OFF", **conf}, output)
-            stack.enter_context(SubmitLauncher(submission)).submit(job(), lambda results: None)
+            stack.enter_context(Launcher(lambda: submission)).submit(job(), lambda results: None)
     if archive.sound() is None:
         raise Unreachable("Java wrote none", "run python -m kafka_replication.spark.training again")
     log.info("made the class-data archive with which Spark starts faster, in %s", archive.folder)

@@ -33,9 +33,8 @@ class AuditOperator(OnSparkOperator):
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
         from kafka_replication.runs.audit import audit as auditing
-        from kafka_replication.spark.launcher import OnDemand
 
-        with task_run.opened(self.replication, context) as run, OnDemand(self.launcher) as spark:
+        with task_run.opened(self.replication, context) as run, self.launcher() as spark:
             report = auditing.audit(run, audit_request(context["params"]), spark)
         context["ti"].xcom_push("return_value", report.as_json(IN_XCOM))
         self.log.info("audit: %s\n%s", report.outcome, report.text())

@@ -42,15 +42,19 @@ class OnSparkOperator(SparkSubmitOperator):
             **kwargs,
         )
         self.replication = replication
-        self._submission: HookSubmission | None = None  # once a launcher is needed
+        self._submission: HookSubmission | None = None  # once Spark is needed
 
     def launcher(self) -> Launcher:
         """A launcher that submits this task's jobs."""
-        from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
-        from kafka_replication.spark.submitting.submit import SubmitLauncher
+        from kafka_replication.spark.launcher import Launcher
 
-        self._submission = HookSubmission(self.replication)
-        return SubmitLauncher(self._submission)
+        def submission() -> HookSubmission:
+            from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
+
+            self._submission = HookSubmission(self.replication)
+            return self._submission
+
+        return Launcher(submission)
 
     def on_kill(self) -> None:
         """Stop Spark when Airflow stops the task. Raises, because the task would otherwise keep running."""
@@ -76,7 +80,6 @@ class ReplicateOperator(OnSparkOperator):
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
         from kafka_replication.runs import steps
-        from kafka_replication.spark.launcher import OnDemand
 
         with task_run.working_on_plan(self.replication, context) as (run, plan):
             if context["ti"].try_number > 1:  # of a task that failed, or was cleared
@@ -86,7 +89,7 @@ class ReplicateOperator(OnSparkOperator):
             for partition in plan.to_copy:
                 key = partition.key
                 self.log.info("to copy: %s %s -> %s", key.source, partition.copy, key.target_topic)
-            with OnDemand(self.launcher) as spark:
+            with self.launcher() as spark:
                 done = steps.replicate(run, plan, spark)
             # The results have texts alone. Who is alerted at once wants to know whether it is a cluster.
             away = run.clusters.away_now() if done.not_copied or done.not_verified else None

@@ -1,41 +1,33 @@
-"""Start Spark with spark-submit and give it jobs: the launcher, and the command line's way to call spark-submit."""
+"""Start Spark with spark-submit: what every call has, and the command line's way to call it."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-import math
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO
 
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
-from kafka_replication.runtime import deadline, extras
+from kafka_replication.model.errors import BadInput
+from kafka_replication.runtime import extras
 from kafka_replication.runtime.stopping import end_group
-from kafka_replication.spark.channel import Gone, LauncherSide, listen
-from kafka_replication.spark.failures import MASTER_SILENT, NOT_STARTED
-from kafka_replication.spark.host import local, reach
+from kafka_replication.spark.host import local
 from kafka_replication.spark.host.environment import without_secrets
-from kafka_replication.spark.host.workspace import PACKAGE, Workspace, link_code, workspace, write_package
-from kafka_replication.spark.jobs import Job, JobEnd
-from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.host.workspace import PACKAGE, Workspace, link_code, write_package
 from kafka_replication.spark.start import given_path
 from kafka_replication.spark.submitting.output import OutputFile
-from kafka_replication.spark.submitting.said import SparkLog
+from kafka_replication.spark.submitting.said import READ_SECONDS
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
 SCRIPT = "replicate_ranges.py"
 STOP_SECONDS = 15.0
-GRACE = 15.0
-READ_SECONDS = 2.0  # for the rest of the log of a spark-submit that has ended
 
 
 def script() -> Path:
@@ -123,156 +115,6 @@ def environment(master: str, here: Workspace) -> dict[str, str]:
     return variables
 
 
-class Submission(Protocol):
-    """One way to call spark-submit."""
-
-    @property
-    def master(self) -> str:
-        """The address of Spark. Raises BadInput, ConnectionMissing."""
-
-    def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
-        """Call spark-submit; the Spark application gets ``name``, and ``hear`` each line of Spark's log. Do not wait.
-        Raises BadInput, ConnectionMissing.
-        """
-
-    def wait(self, seconds: float) -> str | None:
-        """The end of spark-submit, for an error message; None if it still runs after ``seconds``. Raises BadInput."""
-
-    def stop(self) -> None:
-        """End spark-submit, if it runs, and all its processes on this machine. Another thread may call this."""
-
-    def log_place(self) -> str:
-        """The place of Spark's log, for an error message."""
-
-
-class SubmitLauncher:
-    """A `Launcher` behind one call of spark-submit. If Spark ends before its time, the next job starts it again."""
-
-    def __init__(self, submission: Submission) -> None:
-        self._submission, self._stack = submission, ExitStack()
-        self._driver: LauncherSide | None = None
-        self._log = SparkLog("")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._driver is not None and kind is None:
-                self._driver.close()
-                self._submission.wait(STOP_SECONDS)
-        finally:
-            self._end()
-
-    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
-        """Raises BadInput, ConnectionMissing, OutOfTime, Unreachable if Spark does not start, and what ``deliver``
-        raises.
-        """
-        with timer(patience(job), self._submission.stop) as is_over:
-            try:
-                driver = self._started(job)
-                driver.send(job)
-                end = _collect(driver, deliver)
-                return self._explained(end) if end.error else end
-            except Gone:
-                ended = self._submission.wait(STOP_SECONDS)
-                self._end()
-                if is_over.is_set():
-                    raise out_of_time(job) from None
-                return self._explained(
-                    JobEnd(error=f"Spark ended with {ended} before its work was done", remedy=self._see_log())
-                )
-
-    def _explained(self, end: JobEnd) -> JobEnd:
-        """The end with the true cause, if Spark's log has it. The application ends with its job. Raises Unreachable,
-        BadInput if no master took it.
-        """
-        self._end()
-        self._submission.wait(READ_SECONDS)  # its log is read to the end
-        if (failure := self._log.failure) is None:
-            return end
-        if failure.is_start:
-            raise (Unreachable if failure.is_passing else BadInput)(failure.what, failure.remedy)
-        return JobEnd.of(failure)
-
-    def _hear(self, line: str) -> None:
-        """Read one line of the log. If no master takes the application, end it: Spark would go on trying for 40 s."""
-        if self._log.hear(line):
-            threading.Thread(target=self._submission.stop, daemon=True, name="stop-spark").start()
-
-    def _started(self, job: Job) -> LauncherSide:
-        if self._driver is None:
-            self._log = SparkLog(master := self._submission.master)
-            if silent := reach.silent(master):
-                raise Unreachable(f"{MASTER_SILENT.what}: {silent}", MASTER_SILENT.remedy)
-            here = self._stack.enter_context(workspace())
-            listening = self._stack.enter_context(closing(listen(here.socket)))
-            self._submission.start(here, f"kafka-replication {job.replication.name}", self._hear)
-            ended: list[str] = []
-
-            def is_over() -> bool:
-                ended.extend(filter(None, [self._submission.wait(0)]))
-                return bool(ended)
-
-            self._driver = LauncherSide.accept(listening, is_over)
-            if self._driver is None:
-                self._explained(JobEnd())
-                why = f": {self._log.not_submitted}" if self._log.not_submitted else ""
-                raise Unreachable(f"{NOT_STARTED.what}: spark-submit ended with {ended[0]}{why}", self._see_log())
-        return self._driver
-
-    def _see_log(self) -> str:
-        return f"see Spark's log {self._submission.log_place()}; run again"
-
-    def _end(self) -> None:
-        """Stop everything. The next job starts Spark again."""
-        self._driver = None
-        try:
-            self._submission.stop()
-        finally:
-            self._stack.close()
-
-
-def _collect(driver: LauncherSide, deliver: Deliver) -> JobEnd:
-    """Deliver the results until the job ends. Raises Gone."""
-    end = JobEnd()
-    for answers in driver.answers():
-        results = [answer.result for answer in answers if answer.result is not None]
-        if results:
-            deliver(results)
-        end = answers[-1].end or end
-    return end
-
-
-@contextmanager
-def timer(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call ``act`` in a thread if the body takes longer than ``seconds``. The event is set before the call."""
-    is_over = threading.Event()
-
-    def over() -> None:
-        is_over.set()
-        act()
-
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), over)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield is_over
-    finally:
-        timer.cancel()
-
-
-def patience(job: Job) -> float:
-    """Seconds after which Spark is stopped. Its workers end before that, unless they hang or started late."""
-    return math.inf if job.seconds is None else job.seconds + GRACE
-
-
-def out_of_time(job: Job) -> OutOfTime:
-    return deadline.out_of_time(f"the Spark job of {job.replication.name} was stopped")
-
-
 class TerminalSubmission:
     """Calls spark-submit as in a terminal. Spark's log goes to ``output``, or to this process's stderr."""
 
@@ -335,10 +177,3 @@ def _pass_on(lines: IO[bytes], to: IO[bytes], whose: ExitStack, hear: Callable[[
             with suppress(OSError, ValueError):
                 to.write(line)
                 to.flush()
-
-
-def terminal_launcher(
-    spark: SparkConnection, conf: Mapping[str, str], output: OutputFile | None = None
-) -> SubmitLauncher:
-    """The command line's launcher."""
-    return SubmitLauncher(TerminalSubmission(spark, conf, output))
