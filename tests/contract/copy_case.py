@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafka_replication.conformance.ground import SETTINGS, opened
-from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver
 from kafka_replication.kafka.engines import ENGINES, FALLBACK
 from kafka_replication.kafka.metadata import offsets, topics
@@ -14,6 +12,8 @@ from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.targets.port import Target
+from tests.conformance.ground import SETTINGS, opened
+from tests.conformance.sink_case import SinkCase
 from tests.contract.kafka_ground import KafkaGround
 from tests.support.checker import Record as Seen
 from tests.support.checker import read

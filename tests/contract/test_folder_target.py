@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.conformance import catalogue, deciding, ledger, sink, standing, transaction
-from kafka_replication.conformance.ground import opened
-from kafka_replication.conformance.ledger_world import World
-from kafka_replication.conformance.sink_case import SinkCase
-from kafka_replication.conformance.transaction import TransactionCase
+from tests.conformance import catalogue, deciding, ledger, sink, standing, transaction
+from tests.conformance.ground import opened
+from tests.conformance.ledger_world import World
+from tests.conformance.sink_case import SinkCase
+from tests.conformance.transaction import TransactionCase
 from tests.folder_target.ground import FolderGround
 
 # What is there at once, and what is not committed is nowhere: no entry is ever undecided.

@@ -12,11 +12,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
-from kafka_replication.conformance.ground import opened, raised
-from kafka_replication.conformance.ledger_world import World
-from kafka_replication.conformance.sink_case import SinkCase, records, write, write_and_commit
-from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.puts import Item, Puts
 from kafka_replication.hbase.quarantine import place_of
@@ -31,6 +26,11 @@ from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.targets.journal import LedgerRecord
 from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
+from tests.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
+from tests.conformance.ground import opened, raised
+from tests.conformance.ledger_world import World
+from tests.conformance.sink_case import SinkCase, records, write, write_and_commit
+from tests.conformance.transaction import TransactionCase
 from tests.support.hbase import HBaseGround, definition
 from tests.support.looks import assert_looks_ask_once
 from tests.support.quarantines import assert_both_records_stay

@@ -9,11 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
-from kafka_replication.conformance.ground import opened
-from kafka_replication.conformance.ledger_world import World
-from kafka_replication.conformance.sink_case import SinkCase
-from kafka_replication.conformance.transaction import TransactionCase
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.targets import LATEST
@@ -24,6 +19,11 @@ from kafka_replication.opensearch.quarantine import place_of
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.targets.journal import MOST_IN_TAIL, Head, LedgerRecord
 from stack.opensearch_server import OpenSearchServer
+from tests.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
+from tests.conformance.ground import opened
+from tests.conformance.ledger_world import World
+from tests.conformance.sink_case import SinkCase
+from tests.conformance.transaction import TransactionCase
 from tests.support.http_proxy import Proxy, running
 from tests.support.looks import assert_looks_ask_once
 from tests.support.opensearch import OpenSearchGround

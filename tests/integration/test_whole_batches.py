@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.conformance.ground import raised
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.write.sink import KafkaSink
@@ -25,6 +24,7 @@ from kafka_replication.runs.plan.previewing import preview
 from kafka_replication.runs.run import Request
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC, batches
+from tests.conformance.ground import raised
 from tests.contract.copy_case import CopyCase
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.audits import audit

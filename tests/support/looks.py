@@ -9,12 +9,12 @@ from contextlib import closing
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.conformance.ground import Ground, opened
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.targets.port import Target
 from kafka_replication.targets.start_offsets import StartOffsets
+from tests.conformance.ground import Ground, opened
 
 OTHERS = 3  # replications that have heads of their own beside it
 

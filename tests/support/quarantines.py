@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafka_replication.config.sections.failures import Failures
-from kafka_replication.conformance.deciding import FAILURE, HELD
-from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.port import ToCreate
+from tests.conformance.deciding import FAILURE, HELD
+from tests.conformance.sink_case import SinkCase
 
 PlaceOf = Callable[[str, PartitionKey, int, int], Place]
 

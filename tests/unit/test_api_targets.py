@@ -15,10 +15,10 @@ import pytest
 
 from kafka_replication import api
 from kafka_replication.api import targets
-from kafka_replication.conformance import ground
+from tests.conformance import ground
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = ("kafka_replication.api", "kafka_replication.conformance")
+PUBLIC = ("kafka_replication.api",)
 # Whole batches as Kafka stores them: a target that takes none has no session with `Batches`.
 OURS_ALONE = {"BatchWriter"}
 UNLOADED: dict[str, Any] = {"Batch": bytes}  # only a worker that needs it loads its module

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.conformance.ledger_world import position, receipt
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Receipt
 from kafka_replication.model.errors import LedgerUnreadable, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
@@ -21,6 +20,7 @@ from kafka_replication.model.times import now
 from kafka_replication.targets import journal
 from kafka_replication.targets.entry_writer import EntryWriter
 from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, JournalLedger, LedgerRecord
+from tests.conformance.ledger_world import position, receipt
 
 KEY = PartitionKey("orders", TopicPartition("orders", 0), "orders")
 MANY = 120  # so many at once do not stay in the head

@@ -1,7 +1,7 @@
 """The interface of the ledger: all entries are read and written through it.
 
 `kafka_replication.kafka.ledger` implements it on two topics of the target, `kafka_replication.targets.journal` on a
-target without transactions. `conformance.ledger` checks every implementation against what is documented here.
+target without transactions. `tests.conformance.ledger` checks every implementation against what is documented here.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.sink_case import segments_of
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange
@@ -14,6 +12,8 @@ from kafka_replication.sinks.port import RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.digests import digest_for
 from kafka_replication.verification.verify import PartDigest
+from tests.conformance.ground import raised
+from tests.conformance.sink_case import segments_of
 from tests.contract.copy_case import CopyCase
 from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Rec, numbered

@@ -8,9 +8,6 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Message
 
-from kafka_replication.conformance import ledger as checks
-from kafka_replication.conformance.ground import Ground
-from kafka_replication.conformance.ledger_world import World
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import PositionsReader, TopicReader
 from kafka_replication.kafka.ledger.shared import Found, SharedReadings
@@ -21,6 +18,9 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.port import TargetSettings
+from tests.conformance import ledger as checks
+from tests.conformance.ground import Ground
+from tests.conformance.ledger_world import World
 from tests.contract.kafka_ground import KafkaGround
 from tests.support.scenario import Cluster
 

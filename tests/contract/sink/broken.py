@@ -7,10 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kafka_replication.conformance import sink as checks
-from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.sink import Check
-from kafka_replication.conformance.sink_case import SinkCase, segments_of
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic, Ordered
 from kafka_replication.kafka.write.first_and_last import FirstAndLast
@@ -26,6 +22,10 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
+from tests.conformance import sink as checks
+from tests.conformance.ground import SETTINGS
+from tests.conformance.sink import Check
+from tests.conformance.sink_case import SinkCase, segments_of
 
 
 def remade(good: ChunkWriter, broken: type[ChunkWriter]) -> ChunkWriter:

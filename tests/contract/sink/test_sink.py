@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.sink import FOREIGN, PROMISED, Check, a_lost_end_is_noticed
-from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.model.delivery import PROFILES, Delivery
 from kafka_replication.model.errors import TargetLost
 from kafka_replication.model.partitioning import Partitioning
+from tests.conformance.ground import SETTINGS
+from tests.conformance.sink import FOREIGN, PROMISED, Check, a_lost_end_is_noticed
+from tests.conformance.sink_case import SinkCase
 from tests.contract.kafka_ground import KafkaGround
 from tests.contract.sink.broken import ALL, UNSAFE, Broken, BrokenAcknowledgedSink, BrokenSink, Unsafe
 from tests.support.scenario import Cluster

@@ -33,9 +33,9 @@ from kafka_replication.api.targets import (
     Snapshot,
     Topic,
 )
-from kafka_replication.conformance import catalogue, deciding, standing
-from kafka_replication.conformance.sink import Check
-from kafka_replication.conformance.sink_case import records
+from tests.conformance import catalogue, deciding, standing
+from tests.conformance.sink import Check
+from tests.conformance.sink_case import records
 from tests.folder_target.journal import Journal, create
 from tests.folder_target.quarantine import FolderQuarantine
 from tests.folder_target.session import ChunkWriter, FolderSession

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.conformance import catalogue, deciding, standing
-from kafka_replication.conformance.sink import Check
-from kafka_replication.conformance.sink_case import SinkCase
 from kafka_replication.model.errors import Fenced
+from tests.conformance import catalogue, deciding, standing
+from tests.conformance.sink import Check
+from tests.conformance.sink_case import SinkCase
 from tests.contract.kafka_ground import KafkaGround
 from tests.contract.target.broken import ALL, Broken, with_
 from tests.folder_target.ground import FolderGround

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_replication.conformance import transaction as checks
-from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.transaction import Check
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runtime.deadline import NEVER
+from tests.conformance import transaction as checks
+from tests.conformance.ground import SETTINGS
+from tests.conformance.transaction import Check
 from tests.support.scenario import Cluster
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.conformance.ground import SETTINGS
-from kafka_replication.conformance.transaction import ATOMIC, ORDERED, Check, TransactionCase
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER
+from tests.conformance.ground import SETTINGS
+from tests.conformance.transaction import ATOMIC, ORDERED, Check, TransactionCase
 from tests.contract.kafka_ground import KafkaGround
 from tests.contract.transaction.broken import ALL, UNORDERED, Broken, Unordered
 from tests.support.scenario import Cluster

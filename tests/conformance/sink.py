@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.sink_case import (
+from kafka_replication.ledger.entries import Position
+from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
+from kafka_replication.verification.digest import Fingerprint
+from tests.conformance.ground import raised
+from tests.conformance.sink_case import (
     SinkCase,
     chunk_of,
     commit,
@@ -18,11 +23,6 @@ from kafka_replication.conformance.sink_case import (
     write,
     write_and_commit,
 )
-from kafka_replication.ledger.entries import Position
-from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
-from kafka_replication.verification.digest import Fingerprint
 
 FOREIGN_RECORD: Record = (0, 1_700_000_000_000, b"foreign", b"foreign", None)
 

@@ -10,18 +10,6 @@ from dataclasses import replace
 from functools import partial
 
 from kafka_replication.config.sections.failures import Failures, Policy
-from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.ledger_world import gap
-from kafka_replication.conformance.sink import Check, newest
-from kafka_replication.conformance.sink_case import (
-    SinkCase,
-    chunk_of,
-    commit,
-    digest_of_all,
-    records,
-    write,
-    write_and_commit,
-)
 from kafka_replication.ledger.entries import FailedRecord, Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.ledger.transaction import TransactionPort
@@ -32,6 +20,18 @@ from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
 from kafka_replication.targets.port import DecidingSession, ToCreate
 from kafka_replication.verification.digest import DIGEST_KIND
+from tests.conformance.ground import raised
+from tests.conformance.ledger_world import gap
+from tests.conformance.sink import Check, newest
+from tests.conformance.sink_case import (
+    SinkCase,
+    chunk_of,
+    commit,
+    digest_of_all,
+    records,
+    write,
+    write_and_commit,
+)
 
 HELD: Record = (1, 1_700_000_000_001, b"k1", b"v1", [("h", b"1"), ("h", None)])  # is set aside, between two others
 FAILURE = Failure(HELD[0], FailureKind.TRANSFORM, "a function failed on it", "ValueError")

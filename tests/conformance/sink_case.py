@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
-from kafka_replication.conformance.ground import Ground, opened
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement, Segment
@@ -19,6 +18,7 @@ from kafka_replication.sinks.port import Record, Sink, SinkSession
 from kafka_replication.targets.port import Target
 from kafka_replication.targets.start_offsets import StartOffsets
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from tests.conformance.ground import Ground, opened
 
 
 @dataclass

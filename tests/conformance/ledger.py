@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.ledger_world import World, gap, position, receipt, verified
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Receipt, Start
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.record_keys import position_key
@@ -17,6 +15,8 @@ from kafka_replication.model.errors import LedgerUnreadable, Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runtime.deadline import Deadline
+from tests.conformance.ground import raised
+from tests.conformance.ledger_world import World, gap, position, receipt, verified
 
 MANY = 120  # receipts
 

@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Copy, Replication
-from kafka_replication.conformance.ground import Ground, opened
 from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.port import Ledger
@@ -16,6 +15,7 @@ from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
+from tests.conformance.ground import Ground, opened
 
 IDS = Ids("SRC", "s", "t")
 TIME = "2030-01-31T06:00:00.000Z"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication.conformance.ground import raised
-from kafka_replication.conformance.sink import Check, newest
-from kafka_replication.conformance.sink_case import SinkCase, chunk_of, commit, write, write_and_commit
-from kafka_replication.conformance.sink_case import records as different
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.placement import NewestByKey
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, at_keys, stands_alone
+from tests.conformance.ground import raised
+from tests.conformance.sink import Check, newest
+from tests.conformance.sink_case import SinkCase, chunk_of, commit, write, write_and_commit
+from tests.conformance.sink_case import records as different
 
 
 def records(keys: str, first: int = 0, value: bytes = b"v%d") -> list[Record]:
