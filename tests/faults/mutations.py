@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.commit import Atomic
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
@@ -45,11 +45,11 @@ def position_before_fencing() -> None:
 def receipt_outside() -> None:
     """Receipt and position are written after the commit, without a transaction."""
 
-    def careless(self: PartitionSession, position: Position, receipt: Receipt) -> None:
+    def careless(self: Atomic, position: Position, receipt: Receipt) -> None:
         self.transaction.flush()
         self.sender.guard("commit_transaction", lambda: self.sender.producer.commit_transaction(30))
         failpoints.reached("P2")
-        other = clients.producer(self.target_partition.target)
+        other = clients.producer(self.target)
         other.produce(
             RECEIPTS,
             key=record_keys.receipt_key(self.key, receipt),
@@ -64,7 +64,7 @@ def receipt_outside() -> None:
         )
         other.flush(30)
 
-    PartitionSession.commit = careless  # type: ignore[method-assign]
+    Atomic.commit = careless  # type: ignore[method-assign]
 
 
 def watermark_before_verification() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kafka_replication.alerting.values import CauseKey, Kind
 from kafka_replication.config import Copy
 from kafka_replication.kafka.read_back.segment_reader import segment_reader
-from kafka_replication.kafka.write.target_partition import TargetPartition
+from kafka_replication.kafka.write.commit import Atomic
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -197,7 +197,7 @@ def test_a_session_that_reads_past_the_end_says_that_the_target_lost_it(scene: S
     scene.target.create(scene.topic)
     scene.target.produce(scene.topic, numbered(10))
     client, at = scene.bare_run().clusters.target_connection, TopicPartition(scene.topic, 0)
-    session = TargetPartition(key=scene.key(), target=client, settings=Copy(), deadline=NEVER)
+    session = Atomic(scene.key(), client, Copy(), NEVER)
     assert session.first_record(at, OffsetRange(9, 10)) == 9
     with pytest.raises(TargetLost, match="ends at 10, but our records were there up to 90"):
         session.first_record(at, OffsetRange(89, 90))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.commit import Atomic
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.causes import problems
@@ -183,12 +183,12 @@ def test_a_foreign_record_before_our_marker_is_named(
     scene.settings |= {"copy": {"chunk_records": 100}}
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(300))
-    commit, strangers = PartitionSession.commit, iter([[Rec(b"foreign", b"foreign")]])
+    commit, strangers = Atomic.commit, iter([[Rec(b"foreign", b"foreign")]])
 
-    def after_a_stranger(self: PartitionSession, *chunk: Any) -> None:
+    def after_a_stranger(self: Atomic, *chunk: Any) -> None:
         for records in strangers:
             (scene.target.transaction if transactional else scene.target.produce)(scene.topic, records)
         commit(self, *chunk)
 
-    monkeypatch.setattr(PartitionSession, "commit", after_a_stranger)
+    monkeypatch.setattr(Atomic, "commit", after_a_stranger)
     assert "that the ledger does not know" in (only(scene.run()).error or "")

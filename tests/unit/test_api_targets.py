@@ -19,9 +19,6 @@ from tests.conformance import ground
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ("kafka_replication.api",)
-# Whole batches as Kafka stores them: a target that takes none has no session with `Batches`.
-OURS_ALONE = {"BatchWriter"}
-UNLOADED: dict[str, Any] = {"Batch": bytes}  # only a worker that needs it loads its module
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -58,12 +55,12 @@ def test_the_page_says_for_what_each_name_is() -> None:
 def signatures(kind: type) -> Iterator[Any]:
     """The types in the signatures of an interface, and of the fields of a value."""
     if dataclasses.is_dataclass(kind):
-        yield from typing.get_type_hints(kind, localns=UNLOADED).values()
+        yield from typing.get_type_hints(kind).values()
     for base in kind.__mro__:
         for member in vars(base).values() if base.__module__.startswith("kafka_replication") else ():
             function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
             if inspect.isfunction(function) and (function.__name__ in ("__call__", "__init__") or is_open(function)):
-                yield from typing.get_type_hints(function, localns=UNLOADED).values()
+                yield from typing.get_type_hints(function).values()
 
 
 def is_open(function: Any) -> bool:
@@ -96,4 +93,4 @@ def test_each_type_in_the_signatures_of_a_target_is_public() -> None:
     names = {value.__name__ for value in public if isinstance(value, type)}
     wanted = needed(api.Target, api.TargetKind, ground.Ground)
     assert {"Topic", "SinkSession", "Receipts", "TransactionPort"} <= wanted, "the test looks at the parts of a target"
-    assert wanted - names - OURS_ALONE - {"Ground"} == set()
+    assert wanted - names - {"Ground"} == set()

@@ -90,9 +90,9 @@ def test_what_a_signal_interrupts_is_answered_before_the_abort(sent: int) -> Non
     order = list[str]()
     lane = Lane(Sending(sent), Broker("leader", order), Broker("coordinator", order))
     for _ in range(sent - 1):
-        lane.send(BATCH)
+        lane.write(BATCH)
     with pytest.raises(SystemExit):
-        lane.send(BATCH)
+        lane.write(BATCH)
     lane.close()
     assert order == ["leader: sent"] * sent + ["leader: answered"] * sent + ["coordinator: asked"]
 
@@ -102,9 +102,9 @@ def test_an_answer_that_was_read_is_not_waited_for_again() -> None:
     order = list[str]()
     leader = Broker("leader", order)
     lane = Lane(Sending(0), leader, Broker("coordinator", order))
-    lane.send(BATCH)
+    lane.write(BATCH)
     leader.interrupts = True
     with pytest.raises(SystemExit):
-        lane.finish()
+        lane.finish("")
     lane.close()
     assert order == ["leader: sent", "leader: answered", "coordinator: asked"]

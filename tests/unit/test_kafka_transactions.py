@@ -8,7 +8,6 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_replication.config import Copy
 from kafka_replication.kafka.write.commit import Atomic
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
-from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.model.errors import OutOfTime, Stalled, TargetLost
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -61,7 +60,7 @@ def test_the_runs_time_ends_the_wait(clock: list[Queue]) -> None:
 
 def test_a_chunk_below_the_one_before_it_shows_that_the_target_lost_its_end() -> None:
     key = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
-    atomic = Atomic(TargetPartition(key=key, target={}, settings=Copy(), deadline=NEVER))
+    atomic = Atomic(key, {}, Copy(), NEVER)
     atomic.follows(10, None)
     with pytest.raises(TargetLost, match="has the offset 8, but those before it reached up to 10"):
         atomic.lies(2, 8, 9)

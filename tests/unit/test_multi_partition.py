@@ -278,7 +278,7 @@ class Message:
 class Transaction:
     producer: Producer = field(default_factory=Producer)
 
-    def writes_to(self, topic: str) -> None: ...
+    topics: set[str] = field(default_factory=set)
 
     def flush(self) -> None: ...
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.kafka.engines.batch.packing import LARGE, TOGETHER, Packing
+from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import Unexpected
 from kafka_replication.verification.digest import BatchDigest
@@ -46,9 +48,13 @@ def batch_of(number: int, size: int, codec: int = 0) -> Batch:
     return replace(plain, attributes=codec, payload=memoryview(payload))
 
 
+def packing_to(writer: Writer, largest: int) -> Packing:
+    return Packing(cast("BatchLane", writer), largest)
+
+
 def sent(came: list[Batch], largest: int = 10 * TOGETHER) -> list[Batch]:
     writer, contents = Writer(), Contents()
-    packing = Packing(writer, largest)
+    packing = packing_to(writer, largest)
     for batch in came:
         packing.add(batch, contents.of(batch))
     digest = packing.hexdigest()
@@ -101,7 +107,7 @@ def test_what_is_packed_takes_less_time_so_than_in_requests_of_its_own(
     records: int, seconds_each: float, sent_as_they_are: bool
 ) -> None:
     writer = Writer(seconds_each)
-    packing = Packing(writer, TOGETHER)
+    packing = packing_to(writer, TOGETHER)
     for number in range(3):
         text = raw_batch([RawRecord()] * records, number * records)
         [plain] = batches(memoryview(text))
@@ -140,7 +146,7 @@ def of_value(value: bytes, offset: int, codec: int = 0) -> bytes:
 def test_batches_that_are_compressed_better_than_the_estimate_says(codec: int) -> None:
     """Else many small ones become one that a consumer has no memory for."""
     kept, contents = Writer(), Contents()
-    packing = Packing(kept, 10_000_000)
+    packing = packing_to(kept, 10_000_000)
     values = [bytes(range(256)), *[bytes(2_000_000)] * 15]
     for offset, value in enumerate(values):
         [batch] = batches(memoryview(of_value(value, offset, codec)))
@@ -153,7 +159,7 @@ def test_batches_that_are_compressed_better_than_the_estimate_says(codec: int) -
 
 def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
     """An answer may have 4 MB of aborted records around it."""
-    packing = Packing(Writer(), 1_000_000)
+    packing = packing_to(Writer(), 1_000_000)
     answer = bytearray(of_value(b"v", 0) + bytes(4_000_000))
     [batch] = batches(memoryview(answer)[: len(of_value(b"v", 0))])
     packing.add(batch, 1)
@@ -165,7 +171,7 @@ def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
 def test_no_more_is_packed_together_than_the_target_answers_in_time() -> None:
     for most in (50_000, 200_000):
         writer, contents = Writer(most=most), Contents()
-        packing = Packing(writer, 10 * TOGETHER)
+        packing = packing_to(writer, 10 * TOGETHER)
         for number in range(100):
             packing.add(batch_of(number, 5_000), contents.of(batch_of(number, 5_000)))
         packing.hexdigest()

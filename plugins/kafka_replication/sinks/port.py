@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
 from kafka_replication.ledger.placement import Placement
@@ -22,9 +22,6 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.verification.digest import key_digest, record_digest
 from kafka_replication.verification.verify import TargetReader
-
-if TYPE_CHECKING:  # only a worker that needs it loads it
-    from kafka_replication.wire.batch import Batch
 
 # One decoded source record: offset, timestamp (ms since the epoch), key, value, headers (as the client gives them).
 # A plain tuple, because making a named one for every record costs 4 % of a copy.
@@ -147,32 +144,14 @@ class RecordWriter(Protocol):
         """
 
 
-class BatchWriter(Protocol):
-    """Writes the record batches of one chunk, in the order of the calls."""
-
-    @property
-    def seconds_each(self) -> float:
-        """The seconds that one more batch takes, as the shortest answer so far shows; 0 if there was none."""
-
-    @property
-    def most(self) -> int:
-        """The bytes that a packed batch should have at most, so that a slow target can answer in time."""
-
-    def write(self, batch: Batch) -> None:
-        """Send a batch as it is. Raises Unreachable, Stalled, Fenced, and an error of the sink's own if the target does
-        not take it.
-        """
-
-    def finish(self, digest: str) -> Placement:
-        """As that of `RecordWriter`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The part of a session whose target stores record batches as the source has them."""
+    """The part of a session whose target stores record batches as the source has them. Their writer, a `BatchLane`, is
+    the matter of Kafka's session and of the engine that copies whole batches.
+    """
 
     largest: int  # in bytes
-    begin: Callable[[], BatchWriter]  # begins the next chunk; a session writes either batches or records
+    begin: Callable[[], Any]  # begins the next chunk, and returns its writer; a session writes batches or records
 
 
 class SinkSession(Protocol):

@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic, Ordered
-from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
-from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
@@ -30,10 +28,6 @@ from tests.conformance.sink_case import SinkCase, segments_of
 
 def remade(good: ChunkWriter, broken: type[ChunkWriter]) -> ChunkWriter:
     return broken(key=good.key, sender=good.sender, places=good.places, window=good.window, limits=good.limits)
-
-
-def place(case: SinkCase, key: PartitionKey) -> TargetPartition:
-    return TargetPartition(key=key, target=case.ground.connection, settings=SETTINGS, deadline=NEVER)
 
 
 class DroppingWriter(ChunkWriter):
@@ -83,8 +77,8 @@ class ForgetsToFence(KafkaSinkSession):
 
 
 class ReadsPositionBeforeFencing(KafkaSinkSession):
-    def __init__(self, partition: PartitionSession, layout: FirstAndLast, ids: Ids) -> None:
-        super().__init__(partition, layout, ids)
+    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
+        super().__init__(partition, ids)
         self._stale = partition.position()
 
     def position(self) -> Position | None:
@@ -127,7 +121,7 @@ class TakesAnyTopic(KafkaSinkSession):
 class Broken:
     """A broken session and the check that notices it."""
 
-    session: Callable[[PartitionSession, FirstAndLast, Ids], KafkaSinkSession]
+    session: Callable[[PartitionSession, Ids], KafkaSinkSession]
     noticed_by: Check
 
 
@@ -140,9 +134,7 @@ class BrokenSink(KafkaSink):
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        at = place(self._case, key)
-        partition = PartitionSession(at, Atomic(at))
-        session = self._broken.session(partition, FirstAndLast(partition), ids)
+        session = self._broken.session(Atomic(key, self._case.ground.connection, SETTINGS, NEVER), ids)
         try:
             yield session
         finally:
@@ -180,8 +172,9 @@ class LosesTheLast(KafkaSinkSession):
 
 
 class ForgetfulWriter(ChunkWriter):
-    def _produce_last(self) -> None:
-        self._sent += 1
+    def write(self, records: Sequence[Record]) -> None:
+        super().write(records[:-1])
+        self.sent += 1
 
 
 class WritesThePositionOnly(Ordered):
@@ -189,7 +182,7 @@ class WritesThePositionOnly(Ordered):
 
     def begin(self) -> None:
         if self._newest is not None:
-            PartitionSession(self.target_partition, self).move(self._newest.adding(OffsetRange(0, 5), None, 0))
+            self.move(self._newest.adding(OffsetRange(0, 5), None, 0))
         super().begin()
 
 
@@ -212,9 +205,9 @@ class BrokenAcknowledgedSink(KafkaSink):
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         broken = self._unsafe.session
         commit = broken if issubclass(broken, Ordered) else Ordered
-        partition = PartitionSession(place(self._case, key), commit(place(self._case, key), "at_least_once"))
+        partition = commit(key, self._case.ground.connection, SETTINGS, NEVER, delivery="at_least_once")
         made = broken if issubclass(broken, KafkaSinkSession) else KafkaSinkSession
-        session = made(partition, FirstAndLast(partition), ids)
+        session = made(partition, ids)
         try:
             yield session
         finally:

@@ -6,22 +6,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.read.scan import offset_of
+from kafka_replication.kafka.write.commit import UNKNOWN
 from kafka_replication.kafka.write.producers.producer_base import Sender
 from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter, larger_than_queue
+from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import FailedRecord
-from kafka_replication.ledger.placement import Placement
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.stall_clock import StallClock
 from kafka_replication.sinks.port import Record, RefusedAt, Screen, size_of
+
+if TYPE_CHECKING:  # only a worker that needs it loads it
+    from kafka_replication.kafka.write.multi_partition import Offsets
 
 REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "it is larger than the target topic's max.message.bytes",
@@ -36,24 +41,32 @@ _TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after
 Callback = Callable[[KafkaError | None, Message], None]
 
 
-class Places(Protocol):
-    """Says where the records of one chunk go, and learns where they lie."""
+@dataclass(slots=True)
+class Ends:
+    """The places of one chunk that has its target partition to itself: from the first record to the last one, which are
+    acknowledged by themselves.
+    """
 
-    @property
-    def each(self) -> bool:
-        """True if it has to learn of each record; otherwise of the first and the last one."""
+    partition: PartitionSession
+    _first: int = UNKNOWN
+    _last: int = UNKNOWN
+    each = False
 
-    def partitions(self, batch: Sequence[Record]) -> Iterable[int]:
-        """The target partitions of these records, which are sent as this is iterated. Raises RefusedAt."""
+    def partitions(self, batch: Sequence[Record]) -> Iterable[int]:  # noqa: ARG002  # all go to one
+        return repeat(self.partition.key.target.partition)
 
-    def acknowledged(self, partition: int, offset: int) -> None:
-        """Learn where the next record lies."""
+    def acknowledged(self, partition: int, offset: int) -> None:  # noqa: ARG002
+        self._first = offset if self._first == UNKNOWN else min(self._first, offset)
+        self._last = max(self._last, offset)
 
-    def check(self, sent: int) -> None:
-        """Raise Stalled if so many records lie in more places than a receipt can say."""
+    def check(self, sent: int) -> None: ...
 
-    def placement(self, sent: int, digest: str) -> Placement:
-        """The places of so many records, which are all acknowledged. Raises RefusedAt, ForeignWriter, Unreachable."""
+    def placement(self, sent: int, digest: str) -> KafkaSegments:
+        if not sent:
+            return KafkaSegments()
+        between, number = self.partition.lies(sent, self._first, self._last), self.partition.key.target.partition
+        segment = Segment(partition=number, first=between.from_, last=between.until - 1, count=sent, digest=digest)
+        return KafkaSegments((segment,))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +79,13 @@ class ChunkWriter:
 
     key: PartitionKey
     sender: Sender
-    places: Places
+    # These say where the records go, and learn where they lie: of each record if ``each``, else of the first and last.
+    places: Ends | Offsets
     window: SendWindow
     limits: Mapping[str, str]  # the target topic's configuration
     aside: AsideWriter | None = None  # None: nothing is set aside
-    _sent: int = 0  # records that were given to the producer, including the current batch
-    _first: Record | None = None
+    sent: int = 0  # records that were given to the producer, including the current batch
+    first: Record | None = None  # that was given to it
     _kept_back: list[Record] = field(default_factory=list)  # at most one
     _failed: KafkaError | None = None
     _suspects: set[int] = field(default_factory=set)  # source offsets of records that may be refused
@@ -105,14 +119,14 @@ class ChunkWriter:
 
         Waits while more records are not acknowledged than the target takes in a few seconds.
         """
-        self.sender.writes_to(self.key.target_topic)
-        self.sender.sent = self._sent + len(records)
+        self.sender.topics.add(self.key.target_topic)
+        self.sender.sent = self.sent + len(records)
         batch = [*self._kept_back, *records]
         self._kept_back = batch[-1:]
         self._act(lambda: self._produce(batch[:-1]))
         stall = self.sender.stall_clock()
         self.window.hold_back(batch, lambda: len(self.sender.producer), lambda left: self._wait(stall, left))
-        self.places.check(self._sent)
+        self.places.check(self.sent)
 
     def _wait(self, stall: StallClock, left: int) -> None:
         """Wait a moment for acknowledgements, while ``left`` records have none."""
@@ -125,31 +139,18 @@ class ChunkWriter:
         """Wait until the target acknowledged every record, as far as the profile waits for that. Raises also
         ForeignWriter.
         """
-        self.sender.sent = self._sent + len(self._kept_back)
-        self._act(self._produce_last)
-        if self._sent or self.failures:
-            self._flush()
-        return self.places.placement(self._sent, digest)
-
-    def _flush(self) -> None:
-        try:
-            self.sender.flush()
-        except ReplicationError:
-            self._raise_failure()  # a refused record, or being fenced, explains why later records did not arrive
-            raise
-        self._raise_failure()
-        if self.aside is not None:
-            self.aside.check_acknowledged()
-
-    @property
-    def sent(self) -> int:
-        """The number of records that the producer was given."""
-        return self._sent
-
-    @property
-    def first(self) -> Record | None:
-        """The first record that the producer was given."""
-        return self._first
+        self.sender.sent = self.sent + len(self._kept_back)
+        self._act(lambda: self._produce(self._kept_back, is_last=True))
+        if self.sent or self.failures:
+            try:
+                self.sender.flush()
+            except ReplicationError:
+                self._raise_failure()  # a refused record, or being fenced, explains why later records did not arrive
+                raise
+            self._raise_failure()
+            if self.aside is not None:
+                self.aside.check_acknowledged()
+        return self.places.placement(self.sent, digest)
 
     def _act(self, produce: Callable[[], object]) -> None:
         try:
@@ -165,8 +166,8 @@ class ChunkWriter:
         if not batch:
             return
         produce, topic, callbacks = self.sender.producer.produce, self.key.target_topic, self._callbacks(batch, is_last)
-        self._sent += len(batch)
-        self._first = self._first or batch[0]
+        self.sent += len(batch)
+        self.first = self.first or batch[0]
         record = None
         try:
             for record, partition, callback in zip(batch, self.places.partitions(batch), callbacks, strict=False):
@@ -174,14 +175,14 @@ class ChunkWriter:
                 try:
                     # Positional, because keywords make the call 1.5 times as slow.
                     produce(topic, value, key, partition, callback, None, timestamp, headers)
-                except BufferError:
-                    self._wait_for_room(record, partition, callback)
+                except BufferError:  # wait for room in the producer's queue
+                    again = partial(produce, topic, value, key, partition, callback, None, timestamp, headers)
+                    if not self.sender.takes(again):
+                        raise larger_than_queue(self.key.source, record) from None
         except KafkaException as e:
-            self._refuse_by_client(e, record)
+            if record is not None and e.args[0].code() in REFUSALS:  # by the client itself, which names it at once
+                raise self._refusal(record, e.args[0].code()) from e
             raise
-
-    def _produce_last(self) -> None:
-        self._produce(self._kept_back, is_last=True)
 
     def _callbacks(self, batch: Sequence[Record], is_last: bool) -> Iterable[Callback | None]:
         """For each record, who is called when it was acknowledged or refused; None if nobody is."""
@@ -189,17 +190,9 @@ class ChunkWriter:
             return (partial(self._delivered, record) for record in batch)
         if self.places.each:
             return repeat(partial(self._delivered, None))
-        if self._first is None or is_last:
+        if self.first is None or is_last:
             return chain((partial(self._delivered, batch[0]),), repeat(None))
         return repeat(None)
-
-    def _wait_for_room(self, record: Record, partition: int, callback: Callback | None) -> None:
-        """Produce one record, waiting for room in the producer's queue."""
-        _, timestamp, key, value, headers = record
-        producer, topic = self.sender.producer, self.key.target_topic
-        produce = partial(producer.produce, topic, value, key, partition, callback, None, timestamp, headers)
-        if not self.sender.takes(produce):
-            raise larger_than_queue(self.key.source, record)
 
     def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         """``record`` is given if it is watched."""
@@ -227,10 +220,10 @@ class ChunkWriter:
             first, *others = [self._refusal(record, code) for record, code in named]
             first.more = tuple(failure for refusal in others for failure in refusal.failures)
             return first
-        if self._sent == 1 and self._first is not None:
-            return self._refusal(self._first, error.code())
-        what = f"{self.key.source}: {self.key.target_topic} refuses one of {self._sent} records"
-        return RefusedAt(f"{what}: {REFUSALS[error.code()]}", "", None, self._sent)
+        if self.sent == 1 and self.first is not None:
+            return self._refusal(self.first, error.code())
+        what = f"{self.key.source}: {self.key.target_topic} refuses one of {self.sent} records"
+        return RefusedAt(f"{what}: {REFUSALS[error.code()]}", "", None, self.sent)
 
     def _named(self) -> list[tuple[Record, int]]:
         """The refused records, if the answers tell them from their neighbours.
@@ -249,17 +242,12 @@ class ChunkWriter:
     def _all_watched(self) -> bool:
         return self.aside is not None and self.aside.rules.searching
 
-    def _refuse_by_client(self, error: KafkaException, record: Record | None) -> None:
-        """Raise the refusal of one record by the client itself, which names the record at once."""
-        if record is not None and error.args[0].code() in REFUSALS:
-            raise self._refusal(record, error.args[0].code()) from error
-
     def _refusal(self, record: Record, code: int) -> RefusedAt:
         (offset, timestamp, key, *_), size, source = record, size_of(record), self.key.source
         limits = ", ".join(
             f"{name}={self.limits[name]}"
             for name in ("max.message.bytes", *_TIMESTAMP_LIMITS)
-            if name in self.limits and _is_about(code, name)
+            if name in self.limits and name.startswith("message.timestamp") == (code == KafkaError.INVALID_TIMESTAMP)
         )
         return RefusedAt(
             f"{source}: the target topic {self.key.target_topic} refuses the record at offset {offset} "
@@ -267,15 +255,7 @@ class ChunkWriter:
             f"raise the limit on {self.key.target_topic}, or choose what happens to such records (failures.policy),"
             f" then run again: the records before offset {offset} are copied, later ones are not",
             offset,
-            kind=_kind(code),
+            kind=FailureKind.TOO_LARGE if code == KafkaError.MSG_SIZE_TOO_LARGE else FailureKind.REFUSED,
             error=KafkaError(code).name(),
             key=key,
         )
-
-
-def _kind(code: int) -> FailureKind:
-    return FailureKind.TOO_LARGE if code == KafkaError.MSG_SIZE_TOO_LARGE else FailureKind.REFUSED
-
-
-def _is_about(code: int, setting: str) -> bool:
-    return setting.startswith("message.timestamp") == (code == KafkaError.INVALID_TIMESTAMP)

@@ -83,7 +83,7 @@ class AsideWriter:
         topic = self.rules.topic
         partition = quarantine_record.partition_of(self.origin.key, self.partitions())
         whole = failure.kind is not FailureKind.UNFAITHFUL
-        self.sender.writes_to(topic)
+        self.sender.topics.add(topic)
         self._sent.add(failure.offset)
 
         def delivered(error: KafkaError | None, message: Message) -> None:

@@ -14,10 +14,8 @@ from kafka_replication.kafka.client.login import unsupported
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.read_back.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.write.commit import Atomic, Ordered
-from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
-from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model import combinations
@@ -47,14 +45,13 @@ class KafkaSink:
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
     ) -> AbstractContextManager[KafkaSinkSession]:
-        opened = TargetPartition(
-            key=key,
-            target=self._target,
-            settings=self._settings,
-            deadline=self._deadline,
-            shared_ledger=self._ledger,
-        )
-        return closing(compose(opened, ids, aside, self._delivery, self._partitioning))
+        partition = session_of(key, self._target, self._settings, self._deadline, self._delivery, self._ledger)
+        if self._partitioning.sole:
+            return closing(KafkaSinkSession(partition, ids, aside))
+        assert self._delivery == EXACTLY_ONCE, "`model.combinations` refuses other profiles"
+        from kafka_replication.kafka.write.multi_partition import EachOffset  # only a worker that needs it loads it
+
+        return closing(KafkaSinkSession(partition, ids, aside, EachOffset(partition, ids, self._partitioning)))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         chosen: Mapping[combinations.Axis, Collection[str]] = {
@@ -66,45 +63,29 @@ class KafkaSink:
             return reason
         if reason := unsupported(self._target):
             return reason
-        return _rewrites(topics.config(clients.shared_admin(self._target), topic) if settings is None else settings)
+        config = topics.config(clients.shared_admin(self._target), topic) if settings is None else settings
+        for name, kept in _STORED_UNCHANGED.items():
+            if config.get(name, kept) != kept:
+                return f"the target topic has {name}={config[name]}"
+        return None
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:
         return segment_reader(self._target, key, self._settings.stall_timeout, self._settings.throughput_limit)
 
 
+# With another setting, brokers may store another batch than they were given.
 _STORED_UNCHANGED = {"compression.type": "producer", "message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
 
 
-def _rewrites(config: Mapping[str, str]) -> str | None:
-    """The setting of a topic because of which brokers may store another batch than they were given."""
-    for name, kept in _STORED_UNCHANGED.items():
-        if config.get(name, kept) != kept:
-            return f"the target topic has {name}={config[name]}"
-    return None
-
-
-def compose(
-    target_partition: TargetPartition, ids: Ids, aside: SetAside | None, delivery: Delivery, partitioning: Partitioning
-) -> KafkaSinkSession:
-    """Put a session together: what commits, how records lie on the target, and whether it takes whole batches. Other
-    combinations than these three are refused by `model.combinations`.
-    """
-    if delivery != EXACTLY_ONCE:
-        assert partitioning.sole
-        partition = PartitionSession(target_partition, Ordered(target_partition, delivery))
-        return KafkaSinkSession(partition, FirstAndLast(partition), ids, aside)
-    atomic = Atomic(target_partition)
-    partition = PartitionSession(target_partition, atomic)
-    if partitioning.sole:
-        return KafkaSinkSession(partition, FirstAndLast(partition), ids, aside, batches_in=atomic)
-    from kafka_replication.kafka.write.multi_partition import EachOffset  # only a worker that needs it loads it
-
-    return KafkaSinkSession(partition, EachOffset(partition, ids, partitioning), ids, aside)
-
-
 def session_of(
-    key: PartitionKey, target: clients.ClientConfig, settings: Copy, deadline: Deadline, delivery: Delivery
+    key: PartitionKey,
+    target: clients.ClientConfig,
+    settings: Copy,
+    deadline: Deadline,
+    delivery: Delivery,
+    ledger: Ledger | None = None,
 ) -> PartitionSession:
-    """A new session of one partition in this profile, for ledger entries alone. The caller closes it."""
-    opened = TargetPartition(key=key, target=target, settings=settings, deadline=deadline)
-    return PartitionSession(opened, Atomic(opened) if delivery == EXACTLY_ONCE else Ordered(opened, delivery))
+    """A new session of one partition in this profile. The caller closes it."""
+    if delivery == EXACTLY_ONCE:
+        return Atomic(key, target, settings, deadline, ledger)
+    return Ordered(key, target, settings, deadline, ledger, delivery=delivery)

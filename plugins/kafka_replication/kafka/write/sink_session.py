@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
 from kafka_replication.kafka.quarantine.target_limits import TargetLimits, largest_batch
 from kafka_replication.kafka.write.batch_size import batch_size
-from kafka_replication.kafka.write.chunk_writer import ChunkWriter
+from kafka_replication.kafka.write.chunk_writer import ChunkWriter, Ends
 from kafka_replication.kafka.write.commit import Atomic
-from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.failures import Failure
+from kafka_replication.model.partitioning import SOLE
 from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Batches, Record
 
 if TYPE_CHECKING:  # only a worker that needs it loads it
     from kafka_replication.kafka.write.multi_partition import EachOffset
-    from kafka_replication.kafka.write.producers.batch_producer import BatchLane, BatchWriter
+    from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
 
 class KafkaSinkSession:
-    """A `SinkSession`: one session of a partition's producers. ``batches_in`` is what commits whole batches; None: it
-    takes none.
+    """A `SinkSession`: one session of a partition's producers. ``spread`` says how records lie among those of others;
+    None: the target partition has no other writer.
     """
 
     def __init__(
         self,
         partition: PartitionSession,
-        layout: FirstAndLast | EachOffset,
         ids: Ids,
         aside: SetAside | None = None,
-        batches_in: Atomic | None = None,
+        spread: EachOffset | None = None,
     ) -> None:
-        self._partition, self._layout, self._ids, self._aside = partition, layout, ids, aside
-        self._batches_in = batches_in
+        self._partition, self._ids, self._aside, self._spread = partition, ids, aside, spread
         self._set_aside = 0  # records of this generation, as the newest position says
         self._lane: BatchLane | None = None  # carries whole batches; None: none was written yet
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
-        self._window = SendWindow(partition.target_partition.settings.chunk_seconds / 4)
-        self._writer: ChunkWriter | BatchWriter | None = None
+        self._window = SendWindow(partition.settings.chunk_seconds / 4)
+        self._writer: ChunkWriter | BatchLane | None = None
 
     @property
     def written(self) -> int:
@@ -58,7 +56,7 @@ class KafkaSinkSession:
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:
-        return topics.config(self._partition.target_partition.admin, self._partition.key.target_topic)
+        return topics.config(self._partition.admin, self._partition.key.target_topic)
 
     @property
     def throttled(self) -> float:
@@ -66,21 +64,17 @@ class KafkaSinkSession:
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
-        largest = batch_size(self._partition.target_partition.target, self._largest_batch())
+        limit = largest_batch(self._limits)
+        if self._aside is not None and "quarantine" in self._aside.policy.policies:  # its records go there as well
+            quarantine = self._aside.topic
+            if topics.states(self._partition.admin, [quarantine]):
+                limit = min(limit, largest_batch(topics.config(self._partition.admin, quarantine)))
+        largest = batch_size(self._partition.target, limit)
         options = self._partition.sender.options
         options["batch.size"] = largest
         if self._aside is not None and self._aside.queue:
             options["queue.buffering.max.kbytes"] = (self._aside.queue >> 10) + 64  # for headers of the quarantine, too
         self._partition.fence()
-
-    def _largest_batch(self) -> int:
-        """In bytes: the batch that the target topic takes, and the quarantine topic if records may go there."""
-        limit = largest_batch(self._limits)
-        if self._aside is None or "quarantine" not in self._aside.policy.policies:
-            return limit
-        admin, quarantine = self._partition.target_partition.admin, self._aside.topic
-        there = topics.states(admin, [quarantine])
-        return min(limit, largest_batch(topics.config(admin, quarantine))) if there else limit
 
     def position(self) -> Position | None:
         position = self._partition.position()
@@ -89,7 +83,11 @@ class KafkaSinkSession:
         return position
 
     def check_target(self, position: Position) -> None:
-        self._layout.check_target(position)
+        if self._spread is not None:
+            self._spread.check_target(position)
+            return
+        self._partition.refuse_change(SOLE, position)
+        self._partition.check_target(position)
 
     def check_ids(self, ids: Ids) -> None:
         self._partition.check_ids(ids)
@@ -98,30 +96,44 @@ class KafkaSinkSession:
         self._writer = writer = ChunkWriter(
             key=self._partition.key,
             sender=self._partition.sender,
-            places=self._layout.begin(),
+            places=Ends(self._partition) if self._spread is None else self._spread.begin(),
             window=self._window,
             limits=self._limits,
             aside=self._aside_writer(),
         )
-        self._partition.how.begin()
+        self._partition.begin()
         return writer
 
     @property
     def batches(self) -> Batches | None:
-        if self._batches_in is None:
+        if self._spread is not None or not isinstance(self._partition, Atomic):
             return None
-        return Batches(largest_batch(self._limits), partial(self._begin_batches, self._batches_in))
+        return Batches(largest_batch(self._limits), self._begin_batches)
 
-    def _begin_batches(self, commit: Atomic) -> BatchWriter:
+    def _begin_batches(self) -> BatchLane:
         """Begin the next chunk, of whole batches. A session writes either these or records."""
-        self._lane = lane = self._lane or _new_lane(commit, self._window)
-        commit.begin()
-        self._writer = writer = lane.writer(commit.check_between)
-        return writer
+        partition = self._partition
+        assert isinstance(partition, Atomic)
+        if self._lane is None:
+            from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 
-    def limits(self) -> TargetLimits:
-        """The limits of the target topic, as it is configured now."""
-        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target_partition.target)
+            # The first batches come: learn what brokers know this session by. The position is written again for that.
+            self._lane = BatchLane(
+                partition.key,
+                partition.target,
+                partition.transaction,
+                partition.write_again(),
+                window=self._window,
+                check_between=partition.check_between,
+            )
+        partition.begin()
+        self._lane.sent = 0
+        self._writer = self._lane
+        return self._lane
+
+    @cached_property
+    def _target_limits(self) -> TargetLimits:
+        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target)
 
     def _aside_writer(self) -> AsideWriter | None:
         if self._aside is None:
@@ -129,7 +141,7 @@ class KafkaSinkSession:
         return AsideWriter(
             rules=self._aside,
             before=self._set_aside,
-            limits=self.limits(),
+            limits=self._target_limits,
             origin=Origin(self._partition.key, self._ids, self._aside.generation),
             sender=self._partition.sender,
             partitions=lambda: self._quarantine_partitions,
@@ -139,14 +151,14 @@ class KafkaSinkSession:
     def _quarantine_partitions(self) -> int:
         assert self._aside is not None
         name = self._aside.topic
-        there = topics.states(self._partition.target_partition.admin, [name])
+        there = topics.states(self._partition.admin, [name])
         if name not in there:
             raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
         return len(there[name].partitions)
 
     def refusal(self, record: Record) -> Failure | None:
         """The failure of a record that the target is certain to refuse."""
-        return self.limits().refusal(record)
+        return self._target_limits.refusal(record)
 
     def decide(self, position: Position, decided: Handled) -> None:
         """Commit what a person decided about failed records. The session writes nothing else."""
@@ -165,11 +177,3 @@ class KafkaSinkSession:
                 self._lane.close()
         finally:
             self._partition.close()
-
-
-def _new_lane(commit: Atomic, window: SendWindow) -> BatchLane:
-    """The first batches come: learn what brokers know this session by. The position is written again for that."""
-    from kafka_replication.kafka.write.producers.batch_producer import BatchLane
-
-    at = commit.target_partition
-    return BatchLane(at.key, at.target, commit.entries, commit.write_again(), window=window)

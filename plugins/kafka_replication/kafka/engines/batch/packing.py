@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kafka_replication.kafka.write.producers.batch_producer import BatchLane
 from kafka_replication.model.errors import Unexpected
-from kafka_replication.sinks.port import BatchWriter
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
 from kafka_replication.wire.contents import frames
@@ -30,7 +30,7 @@ class Packing:
     ``count`` is the number of records, ``bytes`` what they hold: keys, values and headers, without compression.
     """
 
-    def __init__(self, writer: BatchWriter, largest: int) -> None:
+    def __init__(self, writer: BatchLane, largest: int) -> None:
         """``largest`` is the size in bytes of the largest batch that the target takes."""
         self._writer, self._largest = writer, largest
         self._small, self._together = list[Batch](), 0

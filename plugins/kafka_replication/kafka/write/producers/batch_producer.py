@@ -26,7 +26,7 @@ from kafka_replication.ledger.entries import ONE_WRITER
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire import fetching, producing, transactions
 from kafka_replication.wire.batch import Batch, batches
 from kafka_replication.wire.connection import Connection
@@ -64,10 +64,13 @@ class Identity(NamedTuple):
 
 
 class BatchLane:
-    """The connections of one session. After an error it is of no use; no record that it sent is committed then.
+    """Writes the batches of one chunk after the other, over connections of one session. After an error it is of no use;
+    no record that it sent is committed then.
 
     Raises Unreachable, Stalled, Fenced, BatchRefused, ForeignWriter, and what other errors of the broker mean.
     """
+
+    first = None  # no record is known by itself
 
     def __init__(
         self,
@@ -78,12 +81,16 @@ class BatchLane:
         *,
         window: SendWindow,
         at: TopicPartition | None = None,
+        check_between: Callable[[int], None] = lambda _: None,
     ) -> None:
         """``stored``: where a ledger entry lies that this session's producer wrote. ``window`` bounds what is under
-        way. ``at``: the partition to write to; None: the key's own.
+        way. ``at``: the partition to write to; None: the key's own. ``check_between`` raises ForeignWriter if a foreign
+        record lies below a target offset.
         """
         self._key, self._target, self._transaction, self._stored = key, target, transaction, stored
         self._at, self._window = at or key.target, window
+        self._check_between = check_between
+        self.sent = 0  # records of the chunk at work
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
         self._under_way = deque[tuple[Batch, float]]()  # with the time at which each was sent
@@ -119,24 +126,26 @@ class BatchLane:
     def _requests(self) -> producing.Requests:
         return producing.Requests(self._key.transactional_id, self._at.topic, self._at.partition, WAIT)
 
-    def writer(self, check_between: Callable[[int], None]) -> BatchWriter:
-        """The writer of the next chunk. ``check_between`` raises ForeignWriter if a foreign record lies below a target
-        offset.
-        """
-        return BatchWriter(self._key, self, check_between)
-
-    def send(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> None:
         """Send a batch. The transaction's first one is acknowledged when this returns; later ones may not be."""
-        if not self._open:
-            self._begin()
-            self._send_first(batch)
-            return
-        while len(self._under_way) >= UNDER_WAY:
-            self._check(self._acknowledged(), "sending")
-        self._send(batch)
-        self._window.drain(1, lambda: sum(one.size for one, _ in self._under_way), self._hear)
+        if self._open:
+            while len(self._under_way) >= UNDER_WAY:
+                self._hear()
+            self._send(batch)
+            self._window.drain(1, lambda: sum(one.size for one, _ in self._under_way), self._hear)
+        else:
+            self.join()
+            sequence = self._sequence
 
-    def _hear(self, _: int) -> None:
+            def attempt() -> int:
+                self._sequence = sequence
+                self._send(batch)
+                return self._acknowledged()
+
+            self._check(_when_ready(attempt), "sending")
+        self.sent += batch.count
+
+    def _hear(self, _: int = 0) -> None:
         self._check(self._acknowledged(), "sending")
 
     @property
@@ -150,16 +159,31 @@ class BatchLane:
         return 0.0 if math.isinf(self._shortest) else self._shortest / UNDER_WAY
 
     def join(self) -> None:
-        """Make the partition a part of the open transaction without a record. What an earlier transaction of this
-        producer left open there ends with this one, too.
+        """Make the partition a part of the open transaction. What an earlier transaction of this producer left open
+        there ends with this one, too.
         """
-        self._begin()
+        self._open = True  # also if the answer is lost
+        error = _when_ready(
+            lambda: transactions.add_partition(
+                self._coordinator, self._key.transactional_id, *self._identity, self._at.topic, self._at.partition
+            )
+        )
+        self._check(error, "beginning a transaction")
 
-    def finish(self) -> OffsetRange:
-        """Wait until all is acknowledged. The target offsets of all that was sent since the last commit."""
+    def finish(self, digest: str) -> KafkaSegments:
+        """Wait until every batch is acknowledged. Return where those are that were sent since the last commit.
+        ``digest`` covers all of them.
+        """
+        if not self.sent:
+            return KafkaSegments()
         while self._under_way:
-            self._check(self._acknowledged(), "sending")
-        return OffsetRange(self._first or 0, self._end)
+            self._hear()
+        first, until = self._first or 0, self._end
+        self._check_between(first)
+        segment = Segment(
+            partition=self._key.target.partition, first=first, last=until - 1, count=self.sent, digest=digest
+        )
+        return KafkaSegments((segment,))
 
     def committed(self) -> None:
         """The transaction is over."""
@@ -170,7 +194,14 @@ class BatchLane:
         try:
             with suppress(ReplicationError):
                 if self._open and clients.made(self, "_coordinator") is not None:
-                    self._hear_the_rest()
+                    # Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to
+                    # no transaction, never ends, and hides all that follows. Where the leader is lost, only the next
+                    # session may end the transaction: brokers refuse this one's batches then. The connection counts the
+                    # requests: a signal may have ended us before we noted what was sent or answered.
+                    until = time.monotonic() + BEGIN
+                    while self._leader.open_requests:
+                        self._leader.wait_at_most(max(0.1, until - time.monotonic()))
+                        producing.answer(self._leader)
                     self._coordinator.wait_at_most(BEGIN)
                     transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
         finally:
@@ -178,37 +209,6 @@ class BatchLane:
                 if (connection := clients.made(self, name)) is not None:
                     delattr(self, name)
                     connection.close()
-
-    def _hear_the_rest(self) -> None:
-        """Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to no
-        transaction, never ends, and hides all that follows. Where the leader is lost, only the next session may
-        end the transaction: brokers refuse this one's batches then.
-
-        The connection counts the requests: a signal may have ended us before we noted what was sent or answered.
-        """
-        until = time.monotonic() + BEGIN
-        while self._leader.open_requests:
-            self._leader.wait_at_most(max(0.1, until - time.monotonic()))
-            producing.answer(self._leader)
-
-    def _begin(self) -> None:
-        self._open = True  # also if the answer is lost
-        error = _when_ready(
-            lambda: transactions.add_partition(
-                self._coordinator, self._key.transactional_id, *self._identity, self._at.topic, self._at.partition
-            )
-        )
-        self._check(error, "beginning a transaction")
-
-    def _send_first(self, batch: Batch) -> None:
-        sequence = self._sequence
-
-        def attempt() -> int:
-            self._sequence = sequence
-            self._send(batch)
-            return self._acknowledged()
-
-        self._check(_when_ready(attempt), "sending")
 
     def _send(self, batch: Batch) -> None:
         self._transaction.check_progress(self._transaction.stall_clock(), len(self._under_way))
@@ -249,37 +249,3 @@ def _when_ready(ask: Callable[[], int]) -> int:
     while (error := ask()) in _NOT_YET and time.monotonic() < until:
         time.sleep(_AGAIN)
     return error
-
-
-class BatchWriter:
-    """Writes the batches of one chunk."""
-
-    first = None  # no record is known by itself
-
-    def __init__(self, key: PartitionKey, lane: BatchLane, check_between: Callable[[int], None]) -> None:
-        self._key, self._lane, self._check_between = key, lane, check_between
-        self.sent = 0  # records
-
-    @property
-    def seconds_each(self) -> float:
-        return self._lane.seconds_each
-
-    @property
-    def most(self) -> int:
-        return self._lane.most
-
-    def write(self, batch: Batch) -> None:
-        self._lane.send(batch)
-        self.sent += batch.count
-
-    def finish(self, digest: str) -> KafkaSegments:
-        """Wait until every batch is acknowledged. Return where they are. ``digest`` covers all of them."""
-        if not self.sent:
-            return KafkaSegments()
-        offsets = self._lane.finish()
-        self._check_between(offsets.from_)
-        partition = self._key.target.partition
-        segment = Segment(
-            partition=partition, first=offsets.from_, last=offsets.until - 1, count=self.sent, digest=digest
-        )
-        return KafkaSegments((segment,))

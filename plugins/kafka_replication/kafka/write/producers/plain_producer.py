@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -18,27 +19,6 @@ from kafka_replication.model.delivery import Delivery
 from kafka_replication.model.rights import Operation
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline
-
-
-def _acknowledgement(delivery: Delivery, settings: Copy) -> dict[str, Any]:
-    """The producer settings of a profile. 0 is no limit for the time of a record: the stall clock ends the wait."""
-    match delivery:
-        case "leader_ack":  # one request at a time, or a repeated one would change the order
-            return {
-                "acks": 1,
-                "enable.idempotence": False,
-                "max.in.flight.requests.per.connection": 1,
-                "message.timeout.ms": 0,
-            }
-        case "fire_and_forget":
-            return {
-                "acks": 0,
-                "enable.idempotence": False,
-                "message.send.max.retries": 0,
-                "message.timeout.ms": settings.stall_timeout * 1000,
-            }
-        case _:
-            return {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 0}
 
 
 class AcknowledgedProducer(Sender):
@@ -56,24 +36,41 @@ class AcknowledgedProducer(Sender):
         settings: Copy,
         deadline: Deadline,
     ) -> None:
-        super().__init__(what, target, settings, deadline)
+        needs = {"cluster": (Operation.IDEMPOTENT_WRITE, "")}
+        super().__init__(what, target, settings, deadline, needs)
         self.undelivered = 0  # records that the client knows to be lost; only without acknowledgements it goes on then
         self.on_delivery = self.not_delivered
         self._delivery: Delivery = delivery
         self._failed: KafkaError | None = None
         self._entries: list[tuple[str, int, bytes, bytes | None]] = []
 
-    def _make(self) -> Producer:
+    @cached_property
+    def producer(self) -> Producer:
+        acknowledgement: dict[str, Any]
+        match self._delivery:  # 0 is no limit for the time of a record: the stall clock ends the wait
+            case "leader_ack":  # one request at a time, or a repeated one would change the order
+                acknowledgement = {
+                    "acks": 1,
+                    "enable.idempotence": False,
+                    "max.in.flight.requests.per.connection": 1,
+                    "message.timeout.ms": 0,
+                }
+            case "fire_and_forget":
+                acknowledgement = {
+                    "acks": 0,
+                    "enable.idempotence": False,
+                    "message.send.max.retries": 0,
+                    "message.timeout.ms": self._settings.stall_timeout * 1000,
+                }
+            case _:
+                acknowledgement = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 0}
         return clients.acknowledged_producer(
             self.throttling.listening(self._target),
             **self.options,
-            **_acknowledgement(self._delivery, self._settings),
+            **acknowledgement,
             # A callback for every record would cost 0.3 s per million.
             **{"delivery.report.only.error": True, "on_delivery": self.not_delivered},
         )
-
-    def _needs(self) -> dict[str, tuple[Operation, str]]:
-        return {"cluster": (Operation.IDEMPOTENT_WRITE, "")}
 
     def not_delivered(self, error: KafkaError | None, _: Message) -> None:
         """The client's callback, also for a record that had one of its own."""
@@ -100,7 +97,7 @@ class AcknowledgedProducer(Sender):
         self._entries.clear()
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
-        self.writes_to(topic)
+        self.topics.add(topic)
         self._entries.append((topic, partition, key, value))
 
     def _drain(self) -> None:
@@ -128,5 +125,5 @@ class AcknowledgedProducer(Sender):
     def close(self) -> None:
         """Give up what was not sent yet. What was sent may still arrive."""
         self._entries.clear()
-        if self._is_made:
+        if clients.made(self, "producer") is not None:
             self.producer.purge()

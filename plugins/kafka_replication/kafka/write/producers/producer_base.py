@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
@@ -32,28 +32,29 @@ SENT_WITHIN = 0.8
 class Sender(ABC):
     """One confluent-kafka producer of one session. Errors name ``what``."""
 
-    def __init__(self, what: str, target: clients.ClientConfig, settings: Copy, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        what: str,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline,
+        needs: Mapping[str, tuple[Operation, str]],
+    ) -> None:
+        """``needs`` are the rights that this kind of producer needs beside those on topics."""
         self.what, self.deadline = what, deadline
         self.options: dict[str, Any] = {}  # further producer settings; read once, when the producer is created
-        self._target, self._settings = target, settings
+        self._target, self._settings, self._needs = target, settings, needs
         self.throttling = Throttling(what, "target")
-        self._topics = set[str]()  # to which it has written
+        self.topics = set[str]()  # to which it writes, for messages
         # Told of each record that was not delivered, where these are counted. None with transactions: when one is
         # fenced, the client calls back with an exception pending, and a Python call in there raises it (seen).
         self.on_delivery: Callable[[KafkaError | None, Message], None] | None = None
         self.sent = 0  # records of the chunk at work, with those that are about to be sent
         self.due = math.inf  # when the open transaction has to be sent, on the monotonic clock
 
-    @abstractmethod
-    def _make(self) -> Producer: ...
-
     @cached_property
-    def producer(self) -> Producer:
-        return self._make()
-
-    @property
-    def _is_made(self) -> bool:
-        return clients.made(self, "producer") is not None
+    @abstractmethod
+    def producer(self) -> Producer: ...
 
     def guard(self, doing: str, call: Callable[[], T]) -> T:
         """Run a producer call. Raises any failure as a ReplicationError."""
@@ -63,20 +64,14 @@ class Sender(ABC):
             raise self.error(clients.true_error(e, self.producer), doing) from e
 
     def error(self, error: KafkaError, doing: str) -> ReplicationError:
-        """Kafka's error as one of ours."""
-        return translate(error, f"{self.what}: {doing}", self._asked(error))
-
-    def _asked(self, error: KafkaError) -> Asked:
-        """The rights that this producer needs. Kafka does not say which of several topics it may not write."""
+        """Kafka's error as one of ours, with the rights that this producer needs. Kafka does not say which of several
+        topics it may not write.
+        """
         topic = ""
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            topic = next(iter(topics.not_writable(clients.shared_admin(self._target), self._topics)), "")
+            topic = next(iter(topics.not_writable(clients.shared_admin(self._target), self.topics)), "")
         needs = {"topic": (Operation.WRITE, topic)} if topic else {}
-        return Asked.of(self.producer, **needs, **self._needs())
-
-    @abstractmethod
-    def _needs(self) -> dict[str, tuple[Operation, str]]:
-        """The rights that this kind of producer needs beside those on topics."""
+        return translate(error, f"{self.what}: {doing}", Asked.of(self.producer, **needs, **self._needs))
 
     def _connect(self) -> None:
         """Connect to a broker first. A producer that has no connection when it first asks for its id tries again only
@@ -88,10 +83,6 @@ class Sender(ABC):
             with suppress(KafkaException):  # the request that follows will report the error
                 self.producer.list_topics(POSITIONS, timeout=self.deadline.within(SLICE))
             clients.raise_if_shut_out(self.producer)
-
-    def writes_to(self, topic: str) -> None:
-        """Remember a topic that is written to, for messages."""
-        self._topics.add(topic)
 
     def flush(self) -> None:
         """Wait until the producer's queue is empty. The stall clock restarts whenever records leave the queue."""

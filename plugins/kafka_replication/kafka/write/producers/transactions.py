@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -39,11 +40,13 @@ class TransactionalProducer(Sender):
         settings: Copy,
         deadline: Deadline,
     ) -> None:
-        super().__init__(what, target, settings, deadline)
+        needs = {"transactional_id": (Operation.WRITE, transactional_id)}
+        super().__init__(what, target, settings, deadline, needs)
         self.transactional_id = transactional_id
         self._stored = deque[tuple[TopicPartition, int]](maxlen=1)  # where the last acknowledged entry lies
 
-    def _make(self) -> Producer:
+    @cached_property
+    def producer(self) -> Producer:
         return clients.producer(
             self.throttling.listening(self._target),
             **self.options,
@@ -53,12 +56,9 @@ class TransactionalProducer(Sender):
             },
         )
 
-    def _needs(self) -> dict[str, tuple[Operation, str]]:
-        return {"transactional_id": (Operation.WRITE, self.transactional_id)}
-
     def close(self) -> None:
         """Abort the open transaction, so that no reader has to wait for its time-out."""
-        if self._is_made:
+        if clients.made(self, "producer") is not None:
             clients.quietly_abort(self.producer)
 
     def fence(self) -> None:
@@ -97,7 +97,7 @@ class TransactionalProducer(Sender):
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Add one record to the open transaction."""
-        self.writes_to(topic)
+        self.topics.add(topic)
         self.guard(
             "sending",
             lambda: self.producer.produce(
