@@ -1,4 +1,4 @@
-"""Each right of docs/kafka-rights.md: without it, `check` and a run name side, right and resource; with it they go on.
+"""Each right of docs/connections.md: without it, `check` and a run name side, right and resource; with it they go on.
 
 One broker is both sides. Its two users have nothing but the documented rights, each on its own side.
 """
@@ -80,7 +80,7 @@ def said(side: str, acl: Acl, text: str, pair: Pair) -> bool:
 
 
 def granted_by(acl: Acl) -> str:
-    """The end of the command that grants it, as docs/kafka-rights.md has it."""
+    """The end of the command that grants it, as docs/connections.md has it."""
     pattern = " --resource-pattern-type prefixed" if acl.prefixed else ""
     return f"--operation {SPOKEN[acl.operation]} --{acl.kind.lower().replace('_', '-')} {acl.name}{pattern}"
 

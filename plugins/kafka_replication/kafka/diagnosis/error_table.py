@@ -95,7 +95,7 @@ _GROUPS: tuple[tuple[type[ReplicationError], str, str], ...] = (
     (Fenced, "run again when the other run has ended", "_FENCED INVALID_PRODUCER_EPOCH PRODUCER_FENCED"),
     (
         NotAuthorized,
-        "grant the right, see docs/kafka-rights.md",
+        "grant the right, see docs/connections.md#access-rights-in-kafka",
         "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED"
         " TRANSACTIONAL_ID_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTHORIZATION_FAILED",
     ),

@@ -1,4 +1,4 @@
-"""The rights that a replication needs, and findings about missing ones. docs/kafka-rights.md lists them for people."""
+"""The rights that a replication needs, and findings about missing ones. docs/connections.md lists them for people."""
 
 from __future__ import annotations
 
