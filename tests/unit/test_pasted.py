@@ -18,7 +18,7 @@ FILE = {
     "target": {"connection": "kafka_target"},
     "topics": {"include": ["orders"]},
 }
-PAGES = ("alerts", "monitoring", "sizing", "spark")
+PAGES = ("alerts", "deployment", "monitoring", "spark")
 
 
 def blocks(page: str) -> list[str]:

@@ -132,7 +132,7 @@ _GROUPS: tuple[tuple[type[ReplicationError], str, str], ...] = (
     ),
     (
         Refused,
-        "upgrade the brokers, see docs/dependencies.md",
+        "upgrade the brokers, see docs/installing.md#versions-that-work-together",
         "UNSUPPORTED_VERSION _UNSUPPORTED_FEATURE UNSUPPORTED_ENDPOINT_TYPE",
     ),
     (Refused, "upgrade the topic's message format", "UNSUPPORTED_FOR_MESSAGE_FORMAT"),
