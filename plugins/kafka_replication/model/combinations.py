@@ -1,5 +1,5 @@
 """Defines which values go together in one replication: one table for the file, the planner, the engines and
-docs/combinations.md.
+docs/delivery.md.
 
 A replication chooses one value on each axis. A `Rule` is about two axes: these values of the one do not go with those
 values of the other. What no rule names is supported.
