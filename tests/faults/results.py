@@ -16,7 +16,7 @@ from tests.faults.conduct import Verdict
 if TYPE_CHECKING:
     from tests.faults.row import Row
 
-DOCS = REPOSITORY / "docs"
+RESULTS = REPOSITORY / "benchmarks" / "results"
 _COLUMNS = (
     "fault",
     "runs",
@@ -93,7 +93,7 @@ def _seeds(found: list[dict[str, Any]]) -> str:
     return f"{first}-{last}" if last - first == len(seeds) - 1 and first != last else " ".join(map(str, seeds))
 
 
-def write_docs(known: Results, rows: Sequence[Row], profile: str, folder: Path = DOCS) -> None:
+def write_docs(known: Results, rows: Sequence[Row], profile: str, folder: Path = RESULTS) -> None:
     """Put the table between its markers. A row that was not run here stays as the page has it; the table of a profile has
     only rows that were run. Raises SystemExit if no page has one.
     """

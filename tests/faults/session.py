@@ -118,7 +118,7 @@ def main(
         bool,
         typer.Option(
             "--write-docs",
-            help="Put what was found so far into docs/fault-results.md; of a profile, into docs/fault-profiles.md.",
+            help="Put what was found so far into benchmarks/results/fault-results.md; of a profile, into fault-profiles.md.",
         ),
     ] = False,
 ) -> None:
