@@ -1,5 +1,5 @@
 """Names that a target of another kind needs beside the interfaces and errors of `kafka_replication.api`: values that
-these interfaces take and return, and parts of a target that are written already. docs/api.md says for what each is.
+these interfaces take and return, and parts of a target that are written already. docs/own-target.md names each.
 """
 
 from __future__ import annotations

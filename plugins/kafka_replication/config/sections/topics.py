@@ -41,7 +41,7 @@ class TargetCluster(Cluster):
         description=(
             "What the target is: `kafka`, `opensearch` (see [opensearch.md](opensearch.md)), `hbase` (see"
             " [hbase.md](hbase.md)), or `package.module:Class` of a kind of target that is installed where Airflow and"
-            " Spark run (see [api.md](api.md))."
+            " Spark run (see [own-target.md](own-target.md))."
         ),
     )
     shape: Shape = Field(
