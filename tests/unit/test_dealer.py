@@ -27,8 +27,8 @@ from kafka_replication.spark.driver.dealer import (
     _error,
     _slots,
     cause_of,
-    missing,
 )
+from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE
 from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
 from tests.support.jobs import job_with, reading
 
@@ -244,7 +244,7 @@ def test_what_names_no_task_ends_the_job_and_keeps_what_is_done() -> None:
 
 def test_what_an_executor_lacks_ends_the_job_at_once() -> None:
     def run_one(number: int) -> None:
-        raise GaveUp(missing("python3 on host cannot import xxhash"))
+        raise GaveUp(JobEnd.of(EXECUTOR_LACKS_MODULE, "python3 on host cannot import xxhash"))
 
     spark = Spark(1_000, run_one)
     assert "cannot import xxhash" in str(spark.end.error) and not spark.end.retriable
@@ -268,7 +268,7 @@ def test_the_cause_is_the_line_that_names_an_error(text: str, cause: str) -> Non
     ("answer", "said"),
     [
         (None, None),
-        (GaveUp(missing("python3 on host cannot import xxhash")), "cannot import xxhash"),
+        (GaveUp(JobEnd.of(EXECUTOR_LACKS_MODULE, "python3 on host cannot import xxhash")), "cannot import xxhash"),
         (Aborted("Python worker exited unexpectedly"), "exited unexpectedly"),
         (RuntimeError("no executor came"), "no executor came"),
     ],

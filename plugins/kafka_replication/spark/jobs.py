@@ -63,7 +63,7 @@ class RangeTask:
 
     def died(self, cause: str, remedy: str) -> RangeResult:
         """The result if its worker died in every attempt and so returned no result."""
-        return _without_result(self, f"{self.where}: {cause}", remedy)
+        return without_result(self, f"{self.where}: {cause}", remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,14 +189,15 @@ def left_behind(task: RangeTask) -> RangeResult:
     """The result of a task that was given up, and whose thread has not ended."""
     error = f"{task.key.source}: a worker was told to give the range up, and still waits for a cluster or its own code"
     remedy = "run again: what it has sent is counted then; see the log of the executor for what it waits for"
-    return replace(_without_result(task, error, remedy), at_work=True)
+    return replace(without_result(task, error, remedy), at_work=True)
 
 
-def _without_result(task: RangeTask, error: str, remedy: str) -> RangeResult:
+def without_result(task: RangeTask, error: str, remedy: str, retriable: bool = True) -> RangeResult:
+    """The result of a task for which there is none."""
     if task.copy is None:
-        lost = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=True)
+        lost = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=retriable)
         return RangeResult(key=task.key, read_back=lost)
-    copied = CopyResult(key=task.key, range=task.copy.range, error=error, remedy=remedy, retriable=True)
+    copied = CopyResult(key=task.key, range=task.copy.range, error=error, remedy=remedy, retriable=retriable)
     return RangeResult(key=task.key, copied=copied)
 
 

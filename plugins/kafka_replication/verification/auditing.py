@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kafka_replication.ledger.entries import FailedRecord, Receipt
 from kafka_replication.ledger.placement import Part
@@ -137,11 +136,6 @@ class AuditResult:
 
     id: int
     findings: Findings
-    is_final: ClassVar[bool] = True  # it is dealt by itself
-
-    def joined_to(self, before: AuditResult) -> AuditResult:
-        """There is nothing to join: an attempt that died left no result."""
-        raise AssertionError(f"two results of {before.id}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,11 +147,6 @@ class TargetResult:
     extra: list[JsonDifference] = field(default_factory=list)
     further: int = 0  # extra records that are only counted
     error: str | None = None
-    is_final: ClassVar[bool] = True
-
-    def joined_to(self, before: TargetResult) -> TargetResult:
-        """As that of `AuditResult`."""
-        raise AssertionError(f"two results of {before.id}")
 
 
 Audit = AuditTask | TargetTask

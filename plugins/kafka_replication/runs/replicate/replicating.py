@@ -14,7 +14,7 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.backfill.backfill_plan import next_slice
 from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
@@ -26,7 +26,7 @@ from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.replicate.progress import Watch
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, longest_first
+from kafka_replication.spark.jobs import Job, JobEnd, RangeTask, longest_first, without_result
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import Audit
 from kafka_replication.verification.read_back import ReadBackTask
@@ -210,7 +210,9 @@ class _Work:
             if self._end.error and not self._end.retriable:
                 break
             left = [self._still_left(task) for task in left]
-        self._book.enter([_without_result(task, self._end) for task in left if task.key not in self._book.answers])
+        error, remedy = self._end.error or "Spark returned no result", self._end.remedy or "run again"
+        unanswered = [task for task in left if task.key not in self._book.answers]
+        self._book.enter([without_result(task, error, remedy, self._end.retriable) for task in unanswered])
 
     def _watching(self, tasks: Sequence[RangeTask]) -> Watch:
         if self._watch is None:
@@ -291,16 +293,6 @@ def job(run: Run, tasks: Sequence[RangeTask] = (), audits: Sequence[Audit] = ())
         audits=list(audits),
         seconds=run.deadline.seconds,
     )
-
-
-def _without_result(task: RangeTask, end: JobEnd) -> RangeResult:
-    """Every job ended before this task had a result."""
-    error, remedy = end.error or "Spark returned no result", end.remedy or "run again"
-    if task.copy is not None:
-        copied = CopyResult(key=task.key, range=task.copy.range, error=error, remedy=remedy, retriable=end.retriable)
-        return RangeResult(key=task.key, copied=copied)
-    unread = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=end.retriable)
-    return RangeResult(key=task.key, read_back=unread)
 
 
 def _slice_text(

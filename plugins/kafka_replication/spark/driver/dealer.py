@@ -6,10 +6,11 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from pyspark import SparkContext
 
@@ -26,11 +27,12 @@ from kafka_replication.spark.jobs import (
     Job,
     JobEnd,
     RangeResult,
+    RangeTask,
     bundles,
 )
 from kafka_replication.spark.worker.giving_up import end_sessions
 from kafka_replication.spark.worker.small_ranges import at_once
-from kafka_replication.verification.auditing import Audited
+from kafka_replication.verification.auditing import Audit, Audited
 
 log = logging.getLogger(__name__)
 LOOK = 1.0  # seconds between two looks at whether Spark's application has ended
@@ -66,37 +68,28 @@ def cause_of(text: str) -> str:
     return (_ERROR.findall(text) or text.strip().splitlines() or ["no reason given"])[-1][:500]
 
 
-def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None]) -> JobEnd:
-    """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads.
+def run(context: SparkContext, job: Job, deliver: Callable[[Any], None]) -> JobEnd:
+    """Run every task of the job, or each of its audits. ``deliver`` gets each result as soon as it is there, in several
+    threads.
 
     A job without tasks only finds out whether a worker can run one.
     """
-    slots = _slots(context, job, len(job.tasks))
-    common = JOB.dump_json(replace(job, tasks=[], at_a_time=slots, together=at_once(job, slots)))
-    work = _work(common, job.needed)
+    ended = Application(context).end
+    if job.audits:
+        slots, work = _slots(context, job, len(job.audits)), _work(replace(job, audits=[]), AUDITOR)
 
-    def run_one(bundle: Bundle) -> list[RangeResult]:
+        def run_audits(bundle: list[Audit]) -> list[Audited]:
+            return AUDITED.validate_json(_run_one(context, work, AUDITS.dump_json(bundle)))
+
+        return Dealer([[task] for task in job.audits], run_audits, deliver, ended).deal(slots)
+    slots = _slots(context, job, len(job.tasks))
+    work = _work(replace(job, tasks=[], at_a_time=slots, together=at_once(job, slots)), WORKER)
+
+    def run_tasks(bundle: Bundle) -> list[RangeResult]:
         return RESULTS.validate_json(_run_one(context, work, BUNDLE.dump_json(bundle)))
 
-    dealer = Dealer(
-        bundles(job.tasks, slots) or [[]],
-        run_one,
-        deliver,
-        Application(context).end,
-        lambda tasks: end_sessions(job, tasks),
-    )
-    return dealer.deal(slots)
-
-
-def audit(context: SparkContext, job: Job, deliver: Callable[[Audited], None]) -> JobEnd:
-    """Run every audit of the job, each as a Spark job of its own, in the same way."""
-    work = _work(JOB.dump_json(replace(job, audits=[])), job.needed, AUDITOR)
-
-    def run_one(bundle: list[Any]) -> list[Audited]:
-        return AUDITED.validate_json(_run_one(context, work, AUDITS.dump_json(bundle)))
-
-    dealer = Dealer([[task] for task in job.audits], run_one, deliver, Application(context).end)
-    return dealer.deal(_slots(context, job, len(job.audits)))
+    dealt, give_up = bundles(job.tasks, slots) or [[]], partial(end_sessions, job)
+    return Dealer(dealt, run_tasks, deliver, ended, give_up).deal(slots)
 
 
 def _run_one(context: SparkContext, work: Work, bundle: bytes) -> str:
@@ -106,7 +99,7 @@ def _run_one(context: SparkContext, work: Work, bundle: bytes) -> str:
     except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
         raise _error(str(e)) from e
     if answer.startswith(MISSING):
-        raise GaveUp(missing(answer.removeprefix(MISSING)))
+        raise GaveUp(JobEnd.of(EXECUTOR_LACKS_MODULE, answer.removeprefix(MISSING)))
     return answer
 
 
@@ -125,36 +118,8 @@ def _slots(context: SparkContext, job: Job, tasks: int) -> int:
     return max(1, min(tasks, job.replication.spark.parallelism or processors))
 
 
-class Result(Protocol):
-    """The result of a task; ``id`` is that of the task."""
-
-    @property
-    def id(self) -> Hashable: ...
-
-    @property
-    def is_final(self) -> bool:
-        """False if the task is to be run again by itself, after it ran in a bundle."""
-
-    def joined_to(self, before: Self) -> Self:
-        """This result and that of an earlier attempt, as one."""
-
-
-class Task(Protocol):
-    """A task as it is dealt."""
-
-    @property
-    def id(self) -> Hashable: ...
-
-    @property
-    def where(self) -> str:
-        """The partition, for messages."""
-
-    def died(self, cause: str, remedy: str) -> Any:
-        """The result, with an error, if Spark gave it up."""
-
-
-T = TypeVar("T", bound=Task)
-R = TypeVar("R", bound=Result)
+T = TypeVar("T", bound=RangeTask | Audit)
+R = TypeVar("R", bound=RangeResult | Audited)
 
 
 class Dealer(Generic[T, R]):
@@ -178,7 +143,7 @@ class Dealer(Generic[T, R]):
         self._bundles = queue.SimpleQueue[list[T]]()
         for bundle in dealt:
             self._bundles.put(bundle)
-        self._begun: dict[Hashable, R] = {}  # of tasks that failed in a bundle
+        self._begun: dict[object, RangeResult] = {}  # of tasks that failed in a bundle
         self._set_aside: list[T] = []
         self._aborts, self._lock = 0, threading.Lock()
         self._end: JobEnd | None = None
@@ -206,7 +171,8 @@ class Dealer(Generic[T, R]):
 
     def _died(self, bundle: list[T], cause: str) -> None:
         self._give_up(bundle)
-        self._hand_over(bundle[0].died(f"{WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy))
+        died: Any = bundle[0].died(f"{WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy)
+        self._hand_over(died)
 
     def _work(self) -> None:
         while self._end is None:
@@ -232,15 +198,16 @@ class Dealer(Generic[T, R]):
 
     def _take(self, bundle: list[T], results: list[R]) -> None:
         """Deliver the finished results. The unfinished tasks of a bundle become single tasks."""
-        done = {result.id for result in results if len(bundle) == 1 or result.is_final}
+        done = set[object]()
         for result in results:
-            if result.id in done:
-                self._hand_over(result)
-            else:
+            if isinstance(result, RangeResult) and len(bundle) > 1 and not result.is_final:
                 self._begun[result.id] = result
+            else:
+                done.add(result.id)
+                self._hand_over(result)
         self._deal_single(task for task in bundle if task.id not in done)
 
-    def _hand_over(self, result: R) -> None:
+    def _hand_over(self, result: Any) -> None:
         begun = self._begun.get(result.id)
         self._deliver(result.joined_to(begun) if begun else result)
 
@@ -264,11 +231,13 @@ class Dealer(Generic[T, R]):
                 self._end = JobEnd.of(GAVE_UP, cause)
 
 
-def _work(common: bytes, needed: tuple[str, ...], worker: str = WORKER) -> Work:
-    """The function that an executor runs. A Spark task gets the part that all tasks share, and its own bundle.
+def _work(job: Job, worker: str) -> Work:
+    """The function that an executor runs. A Spark task gets the ``job``, which all tasks share, and its own bundle.
 
-    It checks the imports (``needed``) before it uses anything of this package, so that it can name a missing module.
+    It checks the imports that the job needs before it uses anything of this package, so that it can name a missing
+    module.
     """
+    common, needed = JOB.dump_json(job), job.needed
     prefix = MISSING
 
     def work(bundles: Iterable[bytes]) -> Iterable[str]:
@@ -285,7 +254,3 @@ def _work(common: bytes, needed: tuple[str, ...], worker: str = WORKER) -> Work:
         return [execute(common, bundle) for bundle in bundles]
 
     return work
-
-
-def missing(what: str) -> JobEnd:
-    return JobEnd.of(EXECUTOR_LACKS_MODULE, what)

@@ -14,7 +14,7 @@ from pyspark import SparkConf, SparkContext
 
 from kafka_replication.spark.channel import DriverSide, Gone
 from kafka_replication.spark.driver import jvm
-from kafka_replication.spark.driver.dealer import audit, run
+from kafka_replication.spark.driver.dealer import run
 from kafka_replication.spark.host.local import is_local
 from kafka_replication.spark.jobs import Answer, Job
 
@@ -32,8 +32,7 @@ def main() -> None:
     context = SparkContext.getOrCreate(SparkConf())
     try:
         while (job := jobs.get()) is not None:
-            work = audit if job.audits else run
-            launcher.send(Answer(end=work(context, job, lambda result: launcher.send(Answer(result=result)))))
+            launcher.send(Answer(end=run(context, job, lambda result: launcher.send(Answer(result=result)))))
     finally:
         if not is_local(context.master or ""):  # there the JVM, which ends now, stops it; PySpark would wait a second
             context.stop()

@@ -44,7 +44,7 @@ def execute(common: bytes, bundle: bytes) -> str:
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     tasks, here = BUNDLE.validate_json(bundle), _job_of(common)
-    results = [here.run_single(tasks[0])] if len(tasks) == 1 else here.together(tasks)
+    results = [replicate(here.job, tasks[0])] if len(tasks) == 1 else here.together(tasks)
     return RESULTS.dump_json(results).decode()
 
 
@@ -52,23 +52,20 @@ class WorkerJob:
     """One job in this worker."""
 
     def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def run_single(self, task: RangeTask) -> RangeResult:
-        return replicate(self._job, task)
+        self.job = job
 
     def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
         """The results of these small ranges after a bounded time. A range that did not end is fenced by the worker that
         gets it next. Without transactions nothing fences it, so it is not dealt again.
         """
         results = self._together.work(tasks)
-        if self._job.replication.delivery == EXACTLY_ONCE:
+        if self.job.replication.delivery == EXACTLY_ONCE:
             return results
         return [*results, *(left_behind(task) for task in tasks if task.key in self._together.at_work)]
 
     @cached_property
     def _together(self) -> Together[Tools]:
-        job = frugal(self._job)
+        job = frugal(self.job)
         return Together(job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks))
 
 
