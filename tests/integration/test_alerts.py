@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watch.watching import FailedRun, Watcher
+from kafka_replication.runs.watch.watching import FailedRun, Orchestrator, Watcher
 from kafka_replication.watermarks.store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
@@ -296,24 +296,14 @@ def test_a_failed_run_in_this_process(scene: Scenario, received: Inbox) -> None:
     assert f"{scene.topic}-0 [50, 51)" in received.mails[0].text
 
 
-@dataclass(frozen=True)
-class Airflow:
+def airflow(*, is_paused: bool = False, failed: FailedRun | None = None) -> Orchestrator:
     """What Airflow's watch knows of runs."""
-
-    is_paused: bool = False
-    failed: FailedRun | None = None
-
-    def state(self, run_id: str) -> str | None:
-        return "running"
-
-    def paused(self) -> bool:
-        return self.is_paused
-
-    def newest_failed(self) -> FailedRun | None:
-        return self.failed
-
-    def links(self) -> Links:
-        return Links(lambda run_id: f"http://airflow/{run_id}", "http://airflow/page")
+    return Orchestrator(
+        state=lambda run_id: "running",
+        paused=lambda: is_paused,
+        newest_failed=lambda: failed,
+        links=Links(lambda run_id: f"http://airflow/{run_id}", "http://airflow/page"),
+    )
 
 
 def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, received: Inbox) -> None:
@@ -321,7 +311,7 @@ def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, receive
     copied_once(scene)
     scene.store.start_run("airflow-x-1", scene.name, "live", scene.store.runs(scene.name)[0].plan)
     terminal = watcher(scene, received, alerts={"stalled_after": 3600})
-    inside = replace(terminal, orchestrator=Airflow())
+    inside = replace(terminal, orchestrator=airflow())
     assert inside.look().open == ()
     assert terminal.look().open == ()
     alone = watcher(scene, received)
@@ -331,22 +321,22 @@ def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, receive
 def test_a_paused_schedule_is_not_missed(scene: Scenario, received: Inbox) -> None:
     copied_once(scene)
     every_second = watcher(scene, received, schedule="* * * * * *", alerts={"stalled_after": 1})
-    inside = replace(every_second, orchestrator=Airflow(is_paused=True))
+    inside = replace(every_second, orchestrator=airflow(is_paused=True))
     wait_until(lambda: datetime.now(UTC) - scene.store.runs(scene.name)[0].created_at > timedelta(seconds=3))
     assert inside.look().open == ()
-    assert [str(row.key) for row in replace(inside, orchestrator=Airflow()).look().open] == ["schedule-missed"]
+    assert [str(row.key) for row in replace(inside, orchestrator=airflow()).look().open] == ["schedule-missed"]
 
 
 def test_a_run_that_failed_before_it_had_a_plan(scene: Scenario, received: Inbox) -> None:
     copied_once(scene)
     now = datetime.now(UTC)
     lost = FailedRun(run_id="airflow-x-2", began_at=now, ended_at=now)
-    inside = replace(watcher(scene, received), orchestrator=Airflow(failed=lost))
+    inside = replace(watcher(scene, received), orchestrator=airflow(failed=lost))
     assert events(inside.look()) == ["opened run-failed"]
     assert "airflow-x-2" in received.mails[0].text
     assert inside.look().alerts == ()
     scene.idle_run()
-    assert events(replace(inside, orchestrator=Airflow()).look()) == ["healed run-failed"]
+    assert events(replace(inside, orchestrator=airflow()).look()) == ["healed run-failed"]
 
 
 def test_a_run_that_failed_in_airflow_is_forgotten_after_a_good_one_elsewhere(scene: Scenario, received: Inbox) -> None:
@@ -354,7 +344,7 @@ def test_a_run_that_failed_in_airflow_is_forgotten_after_a_good_one_elsewhere(sc
     now = datetime.now(UTC)
     lost = FailedRun(run_id="airflow-x-2", began_at=now - timedelta(hours=1), ended_at=now - timedelta(minutes=59))
     copied_once(scene)
-    inside = replace(watcher(scene, received), orchestrator=Airflow(failed=lost))
+    inside = replace(watcher(scene, received), orchestrator=airflow(failed=lost))
     assert inside.look().open == ()
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafka_replication.config import Replication
 from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, WATCH_DAG
 from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import extras
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 __all__ = ["dags", "raise_import_errors"]
+BY_HAND: dict[str, Callable[[Replication], DAG]] = {
+    AUDIT_SUFFIX: build_audit_dag,
+    BACKFILL_SUFFIX: build_backfill_dag,
+    FAILED_SUFFIX: build_failed_dag,
+    REPAIR_SUFFIX: build_repair_dag,
+}
 
 
 def dags(folder: Path) -> dict[str, DAG]:
@@ -47,10 +54,12 @@ def dags(folder: Path) -> dict[str, DAG]:
     builders: dict[str, Callable[[], DAG]] = {
         **{rest.name: partial(build_broken_dag, rest, error) for rest, error in broken_replications(folder)},
         **{each.name: partial(build_dag, each) for each in good},
-        **{f"{each.name}{AUDIT_SUFFIX}": partial(build_audit_dag, each) for each in good},
-        **{f"{each.name}{BACKFILL_SUFFIX}": partial(build_backfill_dag, each) for each in good},
-        **{f"{each.name}{FAILED_SUFFIX}": partial(build_failed_dag, each) for each in good},
-        **{f"{each.name}{REPAIR_SUFFIX}": partial(build_repair_dag, each) for each in good if each.dags.repair},
+        **{
+            f"{each.name}{suffix}": partial(build, each)
+            for suffix, build in BY_HAND.items()
+            for each in good
+            if suffix != REPAIR_SUFFIX or each.dags.repair
+        },
         **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }
     own = get_parsing_context().dag_id  # set as a task starts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,12 @@ from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunRe
 
 from kafka_replication.alerting.text import Links
 from kafka_replication.config import Replication
-from kafka_replication.config.values.names import BACKFILL_SUFFIX
 from kafka_replication.orchestration.alerting import notifiers
 from kafka_replication.orchestration.connecting.connections import AirflowConnections
 from kafka_replication.orchestration.connecting.store_url import store
-from kafka_replication.runs.watch.watching import SENDING, FailedRun, Watcher
+from kafka_replication.runs.watch.watching import SENDING, FailedRun, Orchestrator, Watcher
 from kafka_replication.web import PREFIX, ROUTE
-from kafka_replication.web.site import Site
+from kafka_replication.web.site import Site, dag_run_of, store_run_id
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -29,14 +27,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DagRuns:
-    """Airflow's view of the runs of a replication; an `Orchestrator`. Asks through the task's supervisor."""
+def airflow_of(replication: Replication) -> Orchestrator:
+    """What Airflow knows of the runs of a replication. Asks through the task's supervisor."""
+    name = replication.name
 
-    replication: Replication
-
-    def state(self, run_id: str) -> str | None:
-        if (dag_run := self._dag_run(run_id)) is None:
+    def state(run_id: str) -> str | None:
+        if (dag_run := dag_run_of(name, run_id)) is None:
             return None
         try:
             state = task_runner.RuntimeTaskInstance.get_dagrun_state(*dag_run)
@@ -45,22 +41,7 @@ class DagRuns:
             log.info("Airflow does not know run %s: %s", run_id, problem)
             return None
 
-    def links(self) -> Links:
-        if not (base := conf.get("api", "base_url", fallback="").rstrip("/")):
-            return Links()
-        site, name = Site(f"{base}/plugin/{ROUTE}{PREFIX}", base), self.replication.name
-        return Links(lambda run_id: site.run(name, run_id) or site.dag(name), site.replication(name))
-
-    def _dag_run(self, run_id: str) -> tuple[str, str] | None:
-        """The DAG and its run in Airflow's words; None for a run of the command line."""
-        name = self.replication.name
-        for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
-            if run_id.startswith(prefix := f"airflow-{dag_id}-"):
-                return dag_id, run_id.removeprefix(prefix)
-        return None
-
-    def newest_failed(self) -> FailedRun | None:
-        name = self.replication.name
+    def newest_failed() -> FailedRun | None:
         try:
             answer = task_runner.SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=name, logical_date=datetime.now(UTC)))
             run = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
@@ -70,14 +51,20 @@ class DagRuns:
         if run is None or run.state != "failed" or run.end_date is None:
             return None
         began = run.start_date or run.run_after
-        return FailedRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
+        return FailedRun(run_id=store_run_id(name, run.run_id), began_at=began, ended_at=run.end_date)
 
-    def paused(self) -> bool:
+    def paused() -> bool:
         try:
-            return task_runner.RuntimeTaskInstance.get_dag(self.replication.name).is_paused
+            return task_runner.RuntimeTaskInstance.get_dag(name).is_paused
         except Exception as problem:  # noqa: BLE001 - the DAG is not parsed yet, or Airflow does not answer
-            log.info("Airflow does not know the DAG %s: %s", self.replication.name, problem)
+            log.info("Airflow does not know the DAG %s: %s", name, problem)
             return False
+
+    links = Links()
+    if base := conf.get("api", "base_url", fallback="").rstrip("/"):
+        site = Site(f"{base}/plugin/{ROUTE}{PREFIX}", base)
+        links = Links(lambda run_id: site.run(name, run_id) or site.dag(name), site.replication(name))
+    return Orchestrator(state=state, paused=paused, newest_failed=newest_failed, links=links)
 
 
 def watcher(replication: Replication, context: Mapping[str, Any], seconds: float = SENDING) -> Watcher:
@@ -85,7 +72,7 @@ def watcher(replication: Replication, context: Mapping[str, Any], seconds: float
         replication=replication,
         connections=AirflowConnections(),
         open_store=store,
-        orchestrator=DagRuns(replication),
+        orchestrator=airflow_of(replication),
         more=notifiers.channels(replication, context),
         budget=seconds,
     )

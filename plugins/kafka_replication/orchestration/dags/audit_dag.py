@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from kafka_replication.config import Replication
@@ -12,7 +12,7 @@ from kafka_replication.config.values.names import AUDIT_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.dags.dag_factory import by_hand
 from kafka_replication.orchestration.operators.spark_submit import OnSparkOperator
 from kafka_replication.orchestration.pages import form
 
@@ -66,23 +66,7 @@ def audit_request(params: Any) -> AuditRequest:
 
 
 def build_audit_dag(replication: Replication) -> DAG:
-    with DAG(
-        dag_id=f"{replication.name}{AUDIT_SUFFIX}",
-        schedule=None,
-        start_date=START,
-        catchup=False,
-        description=f"Compares what {replication.name} copied with the source",
-        doc_md="Reads both sides once and changes nothing; fails if something differs. See docs/gaps-and-audit.md.",
-        tags=[*replication.tags, "audit"],
-        params=_params(),
-        default_args={"owner": replication.owner, "retries": 0},
-    ) as dag:
-        AuditOperator(task_id="audit", replication=replication)
-    return dag
-
-
-def _params() -> dict[str, Param]:
-    return {
+    params = {
         "topic": form.text_field("Topic", "A source topic; empty means all."),
         "partition": form.number_field("Partition", 2**31 - 1, "Empty means all."),
         "from": form.number_field("From", MAX_OFFSET, "The first source offset; empty means the beginning."),
@@ -96,3 +80,12 @@ def _params() -> dict[str, Param]:
             "Seed", 2**31 - 1, "Draws the sample that an earlier report names; empty means another one."
         ),
     }
+    with by_hand(
+        replication,
+        AUDIT_SUFFIX,
+        f"Compares what {replication.name} copied with the source",
+        "Reads both sides once and changes nothing; fails if something differs. See docs/gaps-and-audit.md.",
+        params,
+    ) as dag:
+        AuditOperator(task_id="audit", replication=replication)
+    return dag

@@ -5,34 +5,18 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 
 from kafka_replication.config import Replication
+from kafka_replication.config.values.names import BACKFILL_SUFFIX
+from kafka_replication.orchestration.dags.dag_factory import by_hand
 from kafka_replication.orchestration.dags.tasks import add_tasks, default_args
 from kafka_replication.orchestration.operators.backfill_operators import BackfillPlanOperator
 from kafka_replication.orchestration.pages import form
 from kafka_replication.orchestration.pages.doc_md import backfill_md
 
-SUFFIX = ".backfill"
-
 
 def build_backfill_dag(replication: Replication) -> DAG:
     """``plan >> replicate >> report``, never scheduled. One at a time, beside live runs with other target topics."""
-    with DAG(
-        dag_id=f"{replication.name}{SUFFIX}",
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        description=f"Copies a range of {replication.name} that the trigger's form names",
-        doc_md=backfill_md(replication),
-        tags=[*replication.tags, "backfill"],
-        params=_params(replication),
-        default_args=default_args(replication),
-    ) as dag:
-        add_tasks(replication, BackfillPlanOperator(task_id="plan", replication=replication))
-    return dag
-
-
-def _params(replication: Replication) -> dict[str, Param]:
-    """The form. `kafka_replication.planning.backfill.backfill_request` reads its values."""
-    return {
+    # `kafka_replication.planning.backfill.backfill_request` reads the values of the form.
+    params = {
         "topics": form.topics(replication),
         "partitions": Param(
             None, title="Partitions", description="Only these partitions, such as 0, 3; empty means all."
@@ -52,3 +36,15 @@ def _params(replication: Replication) -> dict[str, Param]:
         ),
         "dry_run": form.dry_run(True),
     }
+    with by_hand(
+        replication,
+        BACKFILL_SUFFIX,
+        f"Copies a range of {replication.name} that the trigger's form names",
+        backfill_md(replication),
+        params,
+        max_active_runs=1,
+        start_date=None,
+        default_args=default_args(replication),
+    ) as dag:
+        add_tasks(replication, BackfillPlanOperator(task_id="plan", replication=replication))
+    return dag

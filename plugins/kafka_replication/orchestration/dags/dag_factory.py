@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 from airflow.sdk.definitions.param import ParamsDict
@@ -18,11 +20,12 @@ from kafka_replication.planning.backfill.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)
+Params = Mapping[str, Param]
 
 
 def build_dag(replication: Replication) -> DAG:
     """``plan >> replicate >> report``."""
-    with (_interval_dag if replication.progress == "interval" else _live_dag)(replication) as dag:
+    with _dag(replication) as dag:
         operator = IntervalPlanOperator if replication.progress == "interval" else PlanOperator
         add_tasks(replication, operator(task_id="plan", replication=replication))
     return dag
@@ -33,61 +36,69 @@ def build_broken_dag(rest: Replication, error: ConfigError) -> DAG:
 
     So its schedule, history and alerts go on. If the DAG were missing, Airflow would neither run nor list it.
     """
-    with (_interval_dag if rest.progress == "interval" else _live_dag)(rest) as dag:
+    with _dag(rest) as dag:
         add_broken_tasks(rest, error)
     dag.params = ParamsDict()
     dag.doc_md = f"**The file of this replication has a mistake.**\n\n```\n{error.what}\n```\n\nRemedy: {error.remedy}"
     return dag
 
 
-def _live_dag(replication: Replication) -> DAG:
-    return DAG(
-        dag_id=replication.name,
-        schedule=replication.schedule,
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
-        description=f"Replicates {replication.source.connection} to {replication.target.connection}",
-        doc_md=doc_md(replication),
-        tags=list(replication.tags),
-        params=_params(replication),
-        default_args=default_args(replication),
-    )
-
-
-def _interval_dag(replication: Replication) -> DAG:
-    """One data interval a run since ``start_from``, so that Airflow's own backfill works.
+def _dag(replication: Replication) -> DAG:
+    """The DAG without its tasks. With ``progress: interval`` it has one data interval a run since ``start_from``, so
+    that Airflow's own backfill works.
 
     The timetable is needed because in Airflow 3 a plain cron string gives runs whose data interval is empty.
     """
-    assert replication.schedule is not None and isinstance(replication.start_from, datetime)  # the model's rule
+    described = f"Replicates {replication.source.connection} to {replication.target.connection}"
+    more: dict[str, Any] = {
+        "schedule": replication.schedule,
+        "start_date": START,
+        "catchup": False,
+        "description": described,
+        "params": {
+            "topics": form.topics(replication),
+            "until": Param(
+                LATEST,
+                type=["null", "string"],
+                title="Until",
+                description=(
+                    "Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z; empty means"
+                    " latest."
+                ),
+            ),
+            "dry_run": form.dry_run(False),
+        },
+    }
+    if replication.progress == "interval":
+        assert replication.schedule is not None  # the model's rule
+        more = {
+            "schedule": CronDataIntervalTimetable(replication.schedule, "UTC"),
+            "start_date": replication.start_from,
+            "catchup": True,
+            "description": f"{described}, one data interval a run",
+        }
     return DAG(
         dag_id=replication.name,
-        schedule=CronDataIntervalTimetable(replication.schedule, "UTC"),
-        start_date=replication.start_from,
-        catchup=True,
         max_active_runs=1,
-        description=(
-            f"Replicates {replication.source.connection} to {replication.target.connection}, one data interval a run"
-        ),
         doc_md=doc_md(replication),
         tags=list(replication.tags),
         default_args=default_args(replication),
+        **more,
     )
 
 
-def _params(replication: Replication) -> dict[str, Param]:
-    """The trigger's form: names, times and switches only, never client settings."""
-    return {
-        "topics": form.topics(replication),
-        "until": Param(
-            LATEST,
-            type=["null", "string"],
-            title="Until",
-            description=(
-                "Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z; empty means"
-                " latest."
-            ),
-        ),
-        "dry_run": form.dry_run(False),
-    }
+def by_hand(replication: Replication, suffix: str, description: str, doc: str, params: Params, **more: Any) -> DAG:
+    """A DAG beside that of the replication, which only a person triggers. Its tasks are not tried again unless ``more``
+    says so. The form has names, numbers, times and switches only, never client settings.
+    """
+    usual = {"start_date": START, "default_args": {"owner": replication.owner, "retries": 0}}
+    return DAG(
+        dag_id=f"{replication.name}{suffix}",
+        schedule=None,
+        catchup=False,
+        description=description,
+        doc_md=doc,
+        tags=[*replication.tags, suffix.removeprefix(".")],
+        params=params,
+        **{**usual, **more},
+    )

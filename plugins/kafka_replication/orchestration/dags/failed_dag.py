@@ -14,7 +14,7 @@ from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.dags.dag_factory import by_hand
 from kafka_replication.orchestration.operators.step_operators import StepOperator
 from kafka_replication.orchestration.pages import form
 
@@ -84,26 +84,9 @@ def asked(params: Any) -> Asked:
 
 
 def build_failed_dag(replication: Replication) -> DAG:
-    with DAG(
-        dag_id=f"{replication.name}{FAILED_SUFFIX}",
-        schedule=None,
-        start_date=START,
-        catchup=False,
-        description=f"Records that {replication.name} could not copy: list, retry, discard",
-        doc_md="What to do with records that could not be copied. See docs/failed-records.md.",
-        tags=[*replication.tags, "failed"],
-        params=_params(),
-        default_args={"owner": replication.owner, "retries": 0},
-    ) as dag:
-        FailedOperator(task_id="handle", replication=replication)
-    return dag
-
-
-def _params() -> dict[str, Param]:
-    """The fields of the form. Their values are examples, not an enum: an enum's empty choice is shown as null, and
-    Airflow answers a wrong value with the schema. `action_of` and `Asked` read them.
-    """
-    return {
+    # Their values are examples, not an enum: an enum's empty choice is shown as null, and Airflow answers a wrong value
+    # with the schema. `action_of` and `Asked` read them.
+    params = {
         "action": form.text_field(
             "Action",
             "What to do: list, show, retry or discard; empty means list. A retry copies the records again once the"
@@ -138,3 +121,12 @@ def _params() -> dict[str, Param]:
         ),
         "reason": form.text_field("Why", "The reason for a retry or discard, for the history of the records."),
     }
+    with by_hand(
+        replication,
+        FAILED_SUFFIX,
+        f"Records that {replication.name} could not copy: list, retry, discard",
+        "What to do with records that could not be copied. See docs/failed-records.md.",
+        params,
+    ) as dag:
+        FailedOperator(task_id="handle", replication=replication)
+    return dag

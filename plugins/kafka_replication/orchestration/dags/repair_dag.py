@@ -5,14 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 
 from kafka_replication.config import Replication
 from kafka_replication.config.values.names import REPAIR_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.dag_factory import START
+from kafka_replication.orchestration.dags.dag_factory import by_hand
 from kafka_replication.orchestration.dags.failed_dag import decided_by
 from kafka_replication.orchestration.operators.step_operators import StepOperator
 from kafka_replication.orchestration.pages import form
@@ -112,24 +112,7 @@ def approval_of(params: Any, dag_run: Any) -> Approval:
 
 
 def build_repair_dag(replication: Replication) -> DAG:
-    with DAG(
-        dag_id=f"{replication.name}{REPAIR_SUFFIX}",
-        schedule=None,
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
-        description=f"Approves a gap of {replication.name}, or starts one of its topics again",
-        doc_md="What to do with source offsets that are lost, or a topic that was re-created: docs/gaps-and-audit.md.",
-        tags=[*replication.tags, "repair"],
-        params=_params(),
-        default_args={"owner": replication.owner, "retries": 0},
-    ) as dag:
-        RepairOperator(task_id="repair", replication=replication)
-    return dag
-
-
-def _params() -> dict[str, Param]:
-    return {
+    params = {
         "action": form.text_field(
             "Action",
             "Approve-gap gives up exactly the lost source offsets; reset starts a topic again that was re-created.",
@@ -144,3 +127,13 @@ def _params() -> dict[str, Param]:
         "target_topic": form.text_field("Target topic", "For a gap in what a backfill copied to another topic."),
         "confirm": form.text_field("Confirm", "For a reset: the topic's name again."),
     }
+    with by_hand(
+        replication,
+        REPAIR_SUFFIX,
+        f"Approves a gap of {replication.name}, or starts one of its topics again",
+        "What to do with source offsets that are lost, or a topic that was re-created: docs/gaps-and-audit.md.",
+        params,
+        max_active_runs=1,
+    ) as dag:
+        RepairOperator(task_id="repair", replication=replication)
+    return dag

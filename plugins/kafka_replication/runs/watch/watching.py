@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kafka_replication.alerting import channels, own_memory
 from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
@@ -76,20 +76,14 @@ def side_by_side(replications: Sequence[Replication], look: Callable[[Replicatio
         return list(pool.map(look, replications))
 
 
-class Orchestrator(Protocol):
-    """The source of facts about runs outside the store: Airflow."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orchestrator:
+    """Facts about runs that the store does not know: those of Airflow."""
 
-    def state(self, run_id: str) -> str | None:
-        """``queued``, ``running``, ``success`` or ``failed``; None if it does not know this run."""
-
-    def paused(self) -> bool:
-        """True if the replication's schedule is switched off."""
-
-    def newest_failed(self) -> FailedRun | None:
-        """The newest run if it has failed. The store may know it or not."""
-
-    def links(self) -> Links:
-        """The addresses for people; empty ones that are not known."""
+    state: Callable[[str], str | None]  # of a run: queued, running, success or failed; None if it is not known
+    paused: Callable[[], bool]  # true if the replication's schedule is switched off
+    newest_failed: Callable[[], FailedRun | None]  # the newest run if it has failed; the store may know it or not
+    links: Links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +268,7 @@ class Watcher:
             return
         delivered: frozenset[str] = frozenset()
         try:
-            name, links = self.replication.name, self.orchestrator.links() if self.orchestrator else Links()
+            name, links = self.replication.name, self.orchestrator.links if self.orchestrator else Links()
             messages = {
                 way: (channel, message(name, alerts, links))
                 for way, channel in self._channels().items()
