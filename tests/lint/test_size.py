@@ -22,7 +22,7 @@ MOST = {
     "methods of Protocols": 320,
     "methods of Protocols that a target has to write": 186,
     "keys of the file": 56,
-    "pages of the docs": 32,
+    "pages of the docs": 33,
 }
 
 
