@@ -118,7 +118,7 @@ format: install ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
-bench: install ## print the tables of docs/performance.md; BENCH_ONLY=table,..., REPEATS=n, SCALE=0.02 to try it
+bench: install ## print the tables of benchmarks/results; BENCH_ONLY=table,..., REPEATS=n, SCALE=0.02 to try it
 	@$(BIN)/python -m benchmarks
 
 docs: install ## build docs/ as a site with a search, in build/site

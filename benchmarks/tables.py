@@ -1,4 +1,4 @@
-"""Tables in Markdown, ready for docs/performance.md."""
+"""Tables in Markdown, ready for benchmarks/results."""
 
 from __future__ import annotations
 
