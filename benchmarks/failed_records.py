@@ -84,7 +84,7 @@ class Copy(Scenario):
         started = time.monotonic()
         run = open_run(self.replication(), self.connections, self.store, f"{self.name}-retry")
         answer = handle(run, Action.RETRY, Asked(everything=True), Decision(by="benchmark"))
-        if answer.failed or len(answer.document["records"]) != failing:
+        if answer.failed or len(answer.document.records) != failing:
             sys.exit(f"not all were retried: {answer.text}")
         return time.monotonic() - started
 

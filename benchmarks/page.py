@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import NullPool, Table, create_engine, insert, text
 
@@ -31,6 +31,7 @@ from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import pages
 from kafka_replication.web.pages import Choices, Reader
 from kafka_replication.web.site import Site
+from tests.support.status_rows import status_row
 
 REPLICATIONS, PARTITIONS, RUNS, RANGES = 200, 50, 500, 4  # partitions and runs of a replication, ranges of a run
 FAILED = 100  # records that wait for a decision, of each replication
@@ -45,40 +46,8 @@ BATCH = 20_000
 
 def status_rows(partitions: int) -> list[StatusRow]:
     """What `status --json` says of so many partitions, one of ten of them 9 offsets behind."""
-    row = {
-        "topic": "orders",
-        "partition": 0,
-        "target_topic": "orders",
-        "state": "in sync",
-        "in_store": True,
-        "log_start": 0,
-        "source_end": 1_000_009,
-        "high_watermark": 1_000_009,
-        "withheld": 0,
-        "position": 1_000_000,
-        "watermark": 1_000_000,
-        "lag": 9,
-        "lag_seconds": 60.0,
-        "removed": 0,
-        "no_longer_on_target": [],
-        "missed": [],
-        "last_verified": "2026-05-04T12:00:00.000Z",
-        "verified_by": "digest",
-        "delivery": "exactly_once",
-        "lost_in_delivery": 0,
-        "duplicates": 0,
-        "superseded": 0,
-        "lost": 0,
-        "quarantined": 0,
-        "skipped": 0,
-        "undecided": 0,
-        "gaps": [],
-        "error": None,
-        "remedy": None,
-        "lost_in_seconds": None,
-    }
-    found = [{**row, "partition": number, "lag": 0 if number % 10 else 9} for number in range(partitions)]
-    return cast(list[StatusRow], found)
+    behind = {"source_end": 1_000_009, "high_watermark": 1_000_009, "lag_seconds": 60.0}
+    return [status_row(**behind, partition=number, lag=0 if number % 10 else 9) for number in range(partitions)]
 
 
 def rows_of(name: str) -> Iterator[tuple[Table, dict[str, Any]]]:

@@ -15,6 +15,7 @@ import sys
 import time
 
 from kafka_replication.config import Replication
+from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
@@ -23,7 +24,7 @@ from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill.backfill_plan import BackfillInput, Sample, next_slice, plan_backfill
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.reporting.backfill import as_json, plan_table
+from kafka_replication.reporting.backfill import document, plan_table
 from kafka_replication.reporting.run.report import plan_table as live_table
 
 SIZES = (1_000, 10_000)
@@ -95,7 +96,7 @@ def measure(partitions: int) -> dict[str, float]:
         opens=False,
     ).estimated(sample)
     plan_table(made)
-    json.dumps(as_json(made))
+    json.dumps(as_json(document(made)))
     backfill = time.perf_counter()
     stored = plan_codec.decode(plan_codec.encode(made.plan), "run")
     next_slice(stored, view.positions, MOST)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -15,7 +15,7 @@ from sqlalchemy import Engine, NullPool, create_engine, event, text
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
-from kafka_replication.documents import GapRow, StatusRow
+from kafka_replication.documents import GapRow, StatusRow, adapter, as_json
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -27,11 +27,12 @@ from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support import watermarks
 from tests.support.leases import acquire
+from tests.support.status_rows import status_row
 
 NAME, OTHER = "orders-dr", "payments-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "dr.orders")
 FACTS = Facts(source="kafka_a", target="kafka_b", schedule="*/5 * * * *", topics=("orders",), dags=(".audit",))
-ROWS = cast(list[StatusRow], [{"topic": "orders", "partition": 3, "lag": 7}])
+ROWS = [status_row(partition=3, lag=7)]
 Aged = Callable[[timedelta], None]
 DAY = timedelta(days=1)
 ERRORS = [(0, None), (1, "it is refused"), (2, None)]
@@ -91,7 +92,8 @@ def test_the_newest_look_replaces_the_one_before(store: WatermarkStore) -> None:
 
 def test_rows_of_another_version_are_not_seen_yet(store: WatermarkStore, store_url: str) -> None:
     engine = create_engine(store_url, poolclass=NullPool)
-    for other in (json.dumps(ROWS), json.dumps({"version": 0, "rows": ROWS})):
+    rows = [as_json(row) for row in ROWS]
+    for other in (json.dumps(rows), json.dumps({"version": 0, "rows": rows}), "{}"):
         store.record_standing(NAME, FACTS, Lag(7, 3.5), ROWS)
         with engine.begin() as db:
             db.execute(text("UPDATE kafka_replication_standings SET partitions = :other"), {"other": other})
@@ -102,7 +104,8 @@ def test_rows_of_another_version_are_not_seen_yet(store: WatermarkStore, store_u
 
 
 def test_who_changes_the_rows_of_status_raises_the_version_of_the_stored_ones() -> None:
-    keys = " ".join([*sorted(StatusRow.__annotations__), *sorted(GapRow.__annotations__)])
+    schemas = (adapter(row).json_schema(mode="serialization") for row in (StatusRow, GapRow))
+    keys = " ".join(name for schema in schemas for name in sorted(schema["properties"]))
     assert (ROWS_VERSION, crc32(keys.encode())) == (1, 4097401625)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Self
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyResult
+from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.runs import leasing, runner, steps
@@ -160,7 +161,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
             "errors": [f"{type(error).__name__}: {error}"],
             "final": [] if error.retriable or isinstance(error, Fenced) else [str(error)],
         }
-    lines = report.as_json()
+    lines = as_json(report)
     errors = [str(each["error"]) for each in lines["ranges"] if each["error"]]
     return {"outcome": lines["outcome"], "errors": errors, "final": threads.final} | {
         name: lines[name] for name in ("ranges", "notes")

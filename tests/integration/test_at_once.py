@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Busy, Fenced
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse
@@ -73,7 +74,7 @@ def test_live_runs_go_on_while_a_backfill_copies_into_another_topic(
             report = scene.run(lease=IMPATIENT)
             assert (report.outcome, report.notes) == ("done", ()), report.table()
             assert scene.watermark() == 110 + 10 * round_
-        assert [sorted(run.topics.names) for run in runs_at_work(scene.store, scene.name)] == [[other]]
+        assert [run.target_topics for run in runs_at_work(scene.store, scene.name)] == [[other]]
     finally:
         gate.opened.set()
     assert only(running.result(SAFETY)).copied == 90
@@ -142,7 +143,7 @@ def test_a_live_run_does_the_topics_that_are_free(scene: Scenario, begin: Callab
         assert report.outcome == "done"
         assert [line.key.source.topic for line in report.ranges] == [second]
         assert len(report.notes) == 1 and report.notes[0].startswith(f"{scene.topic} was left to ")
-        assert report.as_json()["notes"] == list(report.notes)
+        assert as_json(report)["notes"] == list(report.notes)
     finally:
         gate.opened.set()
     running.result(SAFETY)

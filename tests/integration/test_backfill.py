@@ -13,7 +13,7 @@ import pytest
 
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Busy, Refused, Unreachable
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_plan import BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
@@ -129,16 +129,16 @@ def test_a_dry_run_answers_and_changes_nothing(
     scene.source.produce(scene.topic, numbered(300))
     made = backfills.look(100, 250)
     assert (scene.target.partitions(scene.topic), scene.store.runs(scene.name)) == (0, [])
-    [row] = backfill_report.as_json(made)["partitions"]
-    assert (row["to_copy"], row["on_target"], row["estimated_records"], row["kept_until"]) == (
-        [[100, 250]],
-        [],
+    [row] = backfill_report.document(made).partitions
+    assert (str(row.to_copy), row.on_target, row.estimated_records, row.kept_until) == (
+        "[100, 250)",
+        Coverage(),
         150,
         None,
     )
-    assert row["oldest_record"] == "2023-11-14T22:13:20.100000Z"
+    assert row.oldest_record == "2023-11-14T22:13:20.100000Z"
     why = "it has fewer than 5,000 offsets"
-    assert (row["engine"], row["engine_why"]) == ("record", why)
+    assert (row.engine, row.engine_why) == ("record", why)
     by = f"copied by the record engine: 1 partition ({why})"
     assert by in backfill_report.plan_table(made).splitlines()
 
@@ -147,8 +147,8 @@ def test_a_dry_run_answers_and_changes_nothing(
     assert f"to be {by}" in caplog.text
     scene.target.set(scene.topic, retention_ms="1000")
     scene.source.produce(scene.topic, numbered(100, 300))
-    [row] = backfill_report.as_json(backfills.look(250, 400))["partitions"]
-    assert (row["to_copy"], row["on_target"]) == ([[300, 400]], [[250, 300]])
+    [row] = backfill_report.document(backfills.look(250, 400)).partitions
+    assert (str(row.to_copy), str(row.on_target)) == ("[300, 400)", "[250, 300)")
     assert "RETENTION" in backfill_report.plan_table(backfills.look(250, 400))
 
 

@@ -211,11 +211,11 @@ def test_the_audit_tells_duplicates_from_differences(scene: Scenario) -> None:
     assert end_of(copy_process(scene, scene.copy_job(), "P1:2")) == -signal.SIGKILL
     assert scene.run().outcome == "done"
     (found,) = audit(scene.bare_run()).partitions
-    assert (found.outcome, found.duplicates, found.lost_in_delivery) == ("clean", CHUNK, 0), found.as_json()
+    assert (found.outcome, found.duplicates, found.lost_in_delivery) == ("clean", CHUNK, 0), found
     assert (found.chunks, found.by_content) == (COUNT // CHUNK, COUNT)
     scene.target.produce(scene.topic, [Rec(b"foreign", b"foreign")])
     (found,) = audit(scene.bare_run()).partitions
-    assert (found.outcome, found.duplicates, found.counts[Kind.EXTRA]) == ("differs", CHUNK, 1), found.as_json()
+    assert (found.outcome, found.duplicates, found.counts[Kind.EXTRA]) == ("differs", CHUNK, 1), found
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once"])

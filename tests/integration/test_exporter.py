@@ -29,6 +29,7 @@ from kafka_replication.watermarks.sight import BYTES, RECORDS, Facts, Lag, Total
 from kafka_replication.watermarks.values import RangeOutcome
 from stack.ports import free_ports
 from tests.support.command_line import Command
+from tests.support.status_rows import status_row
 from tests.support.tls import Authority
 from tests.support.waiting import wait_until
 
@@ -47,7 +48,7 @@ def url(tmp_path: Path) -> str:
 
 def look(url: str, lag: Lag, *causes: Cause) -> None:
     with closing(open_store(url)) as store:
-        store.record_standing(NAME, FACTS, lag, [{"topic": "orders", "partition": 0, "lag": lag.records}])  # type: ignore[typeddict-item]
+        store.record_standing(NAME, FACTS, lag, [status_row(lag=lag.records)])
         store.update_causes(NAME, lambda open_, now: decide(open_, Observation(causes=causes), now))
 
 

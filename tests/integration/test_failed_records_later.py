@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
+from kafka_replication.reporting.failed import DecidedDocument
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.failed import catalog, retry_discard
 from kafka_replication.runs.failed.command import Asked, handle
@@ -67,8 +67,8 @@ def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failu
     assert not answer.failed, answer.text
     assert f"RETRIED {scene.topic}-0 offset 7: by ann before" in answer.text
     assert "4 of 4 records retried, 4 of them before" in answer.text
-    decided: Any = answer.document["records"]
-    assert all(row["done"] and "by ann" in row["why"] for row in decided)
+    assert isinstance(answer.document, DecidedDocument)
+    assert all(row.done and "by ann" in (row.why or "") for row in answer.document.records)
     assert_each_once(scene)
     [other, *_] = retry_discard.discard(scene.bare_run(), rows, retry_discard.Decision(by="ben"))
     assert not other.done and other.why.startswith("it was retried by ann before")

@@ -59,8 +59,8 @@ def test_records_that_the_source_will_drop_are_told_and_it_is_over_once_they_are
     assert "records may be lost in 12.0 h unless they are copied before" in mail.text and "30 offsets wait" in mail.text
     assert f"{scene.topic}-0 that is not copied, at offset 50" in mail.text and "for 7 days" in mail.text
     assert f"kind: loss-foreseen\nevent: opened\ntopic: {scene.topic}" in mail.text
-    row, other = (row.as_json() for row in standing(scene.bare_run()))
-    assert (round((row["lost_in_seconds"] or 0) / 3600), other["lost_in_seconds"]) == (12, None)
+    row, other = standing(scene.bare_run())
+    assert (round((row.lost_in_seconds or 0) / 3600), other.lost_in_seconds) == (12, None)
     report = scene.run()
     assert report.outcome == "done" and "NOTE records may be lost in 12.0 h" in report.table()
     assert events(watching.look()) == [f"healed loss-foreseen {scene.topic}"]

@@ -54,7 +54,7 @@ def test_an_approved_gap_is_crossed(scene: Scenario) -> None:
     assert scene.watermark() == 80
     wanted = [each.key for each in (*numbered(50), *numbered(18, 62))]
     assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)] == wanted
-    assert "[50, 62): 12 offsets" in report.table() and report.as_json()["gaps"][0]["approved_by"] == "ann"
+    assert "[50, 62): 12 offsets" in report.table() and report.gaps[0].approved_by == "ann"
     scene.idle_run()
 
 
@@ -66,7 +66,7 @@ def test_status_shows_it_ever_after_and_an_emptied_store_is_rebuilt_across_it(sc
     view = run.view()
     snapshot = run.snapshot(view)
     rows = status.status(live.plan(run.replication, snapshot, view, {}), snapshot, view)
-    assert (rows[0].lost, rows[0].as_json()["gaps"][0]["until"]) == (12, 62)
+    assert (rows[0].lost, rows[0].gaps[0].until) == (12, 62)
     assert "given up by ann" in status.status_table(rows)
     assert view.read_back(scene.key(), 1).missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), (
         "nothing was read back of the gap"

@@ -78,10 +78,10 @@ def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> No
     if isinstance(customers, Searched):
         assert customers.documents(term={"kafka.tombstone": True}).keys() == {"c"}
     assert (line.copied, line.superseded, line.missing) == (10, 6, 0)
-    assert report.as_json()["promise"] == LATEST and report.as_json()["ranges"][0]["superseded"] == 6
+    assert report.promise == LATEST and report.ranges[0].superseded == 6
     assert "superseded by a newer one" in report.table()
     [row] = standing(customers.scene.bare_run())
-    assert row.as_json()["superseded"] == 6 and row.state == "in sync"
+    assert row.superseded == 6 and row.state == "in sync"
     receipts = customers.scene.bare_run().clusters.ledger.receipts({customers.scene.key(): None})
     assert sum(receipt.superseded for receipt in receipts.of(customers.scene.key(), 1)) == 6
     customers.put("abd")

@@ -80,7 +80,7 @@ def test_an_audit_finds_it_and_a_backfill_copies_it_again(
 
     (row,) = standing(scene.bare_run())
     assert row.plan.state is State.REMOVED and str(row.plan.missed) == offsets
-    assert offsets in status_table([row]) and f"--from {first} --until" in str(row.as_json()["remedy"])
+    assert offsets in status_table([row]) and f"--from {first} --until" in str(row.remedy)
     assert run_backfill(scene, first, last) == lost.span
 
     assert str(scene.bare_run().view().read_back(scene.key(), 1)) == str(scene.position().coverage) == "[0, 200)"
@@ -92,7 +92,7 @@ def test_an_audit_finds_it_and_a_backfill_copies_it_again(
     assert found.outcome == "clean", found.text()
     scene.target.produce(scene.topic, records(1, first))
     found = audits.audit(scene.bare_run())
-    assert [row["extra"] for row in found.as_json()["partitions"]] == [1], "a real duplicate is still found"
+    assert [row.extra for row in found.document().partitions] == [1], "a real duplicate is still found"
 
 
 def test_what_the_target_shows_again_is_not_doubled(own_scene: Scenario, own_cluster: KafkaCluster) -> None:

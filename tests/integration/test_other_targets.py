@@ -105,7 +105,7 @@ def test_runs_copy_and_verify_and_an_audit_finds_both_sides_equal(scene: Scenari
     assert [line.digest_ok for line in report.ranges] == [True, True]
     promise = scene.bare_run().clusters.promise
     receipts = scene.bare_run().clusters.ledger.receipts({scene.key(): None}).of(scene.key(), 1)
-    assert {receipt.promise for receipt in receipts} == {promise} == {report.as_json()["promise"]}
+    assert {receipt.promise for receipt in receipts} == {promise} == {report.promise}
     for partition in (0, 1):
         assert_copied(scene, ground, partition)
     scene.idle_run()

@@ -194,7 +194,7 @@ def test_a_target_that_holds_what_the_source_holds_is_told_before_and_after_it_i
     assert any(finding.what.startswith(said) for finding in checking.check(run).findings)
     report = scene.run()
     assert (report.outcome, len(scene.check().doubled)) == ("done", 40)
-    assert said in report.table() and any(said in note for note in report.as_json()["notes"])
+    assert said in report.table() and any(said in note for note in report.notes)
 
 
 def test_an_occupied_partition_starts_later_where_the_first_run_would_have_started_it(scene: Scenario) -> None:

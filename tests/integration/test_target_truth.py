@@ -37,7 +37,7 @@ def ledger_entry(scene: Scenario) -> Any:
 def test_verified_copies_that_were_removed_are_said_until_somebody_accepts_it(scene: Scenario) -> None:
     scene.settings |= CHUNKS
     copied_once(scene, 200)
-    assert (row(scene).plan.state, row(scene).removed, row(scene).level, wrong(scene)) == (
+    assert (row(scene).plan.state, row(scene).removed, row(scene).verified_by, wrong(scene)) == (
         State.IN_SYNC,
         0,
         "digest",
@@ -137,7 +137,7 @@ def test_an_aborted_transaction_behind_ours_is_no_record(scene: Scenario) -> Non
 def test_what_was_only_counted_is_called_counted(scene: Scenario) -> None:
     scene.settings |= {"verify": {"level": "count"}}
     copied_once(scene, 50)
-    assert row(scene).level == "count"
+    assert row(scene).verified_by == "count"
     assert scene.idle_run().table() == "everything is copied and verified (by count)"
     code, out, _ = command(scene, "run", "--json")
     assert (code, json.loads(out)["verified_by"]) == (0, "count")

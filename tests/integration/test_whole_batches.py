@@ -169,12 +169,12 @@ def test_check_and_plan_say_which_engine_copies_and_why(scene: Scenario) -> None
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(5_000), linger_ms=500)
     (row,) = check(scene.bare_run()).engines
-    assert (row["engine"], row["partitions"]) == ("batch", 1)
+    assert (row.engine, row.partitions) == ("batch", 1)
     scene.target.create(scene.topic, 1, {"compression.type": "gzip"})
     (row,) = check(scene.bare_run()).engines
-    assert (row["engine"], row["why"]) == ("record", "the target topic has compression.type=gzip")
+    assert (row.engine, row.why) == ("record", "the target topic has compression.type=gzip")
     scene.settings["copy"] = {"engine": "record"}
-    assert [row["why"] for row in check(scene.bare_run()).engines] == ["copy.engine says so"]
+    assert [row.why for row in check(scene.bare_run()).engines] == ["copy.engine says so"]
     planned, _ = preview(scene.bare_run(), Request())
     assert planned.partitions[0].engine == ("record", "copy.engine says so")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.connections.port import SparkConnection
+from kafka_replication.documents import as_json
 from kafka_replication.spark.launcher import Launcher, terminal_launcher
 from kafka_replication.spark.submitting.submit import PY_FILES
 from tests.support.clusters import Brokers
@@ -49,7 +50,7 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         assert report.outcome == "done", report.table()
         scene.assert_copied(*range(PARTITIONS))
         scene.idle_run(transform=transform)
-        return {**report.as_json()}
+        return dict(as_json(report))
     finally:
         scene.store.close()
 

@@ -6,6 +6,7 @@ import json
 import sys
 
 from kafka_replication.config import Replication
+from kafka_replication.documents import as_json
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.store import open_store
@@ -17,4 +18,4 @@ if __name__ == "__main__":
     replication = Replication.model_validate_json(config)
     request = parse(replication, topics=[topic], from_=from_, until=until, target_topic=more[0] if more else None)
     report = backfilling.run(replication, Addresses(source, target), open_store(store_url), InProcess(), request)
-    print(json.dumps(report.as_json()))
+    print(json.dumps(as_json(report)))

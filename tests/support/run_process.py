@@ -7,6 +7,7 @@ import os
 import sys
 
 from kafka_replication.config import Replication
+from kafka_replication.documents import as_json
 from kafka_replication.runs import leasing, runner
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
@@ -21,4 +22,4 @@ if __name__ == "__main__":
     report = runner.run(
         Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), launcher, Request()
     )
-    print(json.dumps(report.as_json()))
+    print(json.dumps(as_json(report)))

@@ -11,6 +11,7 @@ import logging
 import sys
 
 from kafka_replication.config import Replication
+from kafka_replication.documents import as_json
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
@@ -32,4 +33,4 @@ if __name__ == "__main__":
     except ReplicationError as error:
         print(json.dumps({"outcome": "failed", "error": str(error), "ranges": []}))
         sys.exit(1)
-    print(json.dumps(report.as_json()))
+    print(json.dumps(as_json(report)))

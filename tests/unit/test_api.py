@@ -13,8 +13,8 @@ import pytest
 import typer
 import yaml
 
-from kafka_replication import api, documents
-from kafka_replication.api import schema
+from kafka_replication import api
+from kafka_replication.api import documents, schema
 from kafka_replication.cli.commands import app
 from tests.support import published_schema
 

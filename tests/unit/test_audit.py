@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.keys import PartitionKey
@@ -131,7 +132,7 @@ def test_outcomes() -> None:
 
 def test_the_json_of_a_report_is_the_documented_one() -> None:
     made = audited(Difference(Kind.ALTERED, 1, 11))
-    assert AuditReport("orders-dr", "run-1", "time", (made,)).as_json() == {
+    assert as_json(AuditReport("orders-dr", "run-1", "time", (made,)).document()) == {
         "format": 1,
         "replication": "orders-dr",
         "promise": "transactional",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.config.model import TargetTopics
+from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
@@ -18,7 +19,7 @@ from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.planning.topics.created_topics import created_config
-from kafka_replication.reporting.backfill import as_json, plan_table
+from kafka_replication.reporting.backfill import document, plan_table
 from tests.support.backfill_worlds import AT, DAY, KEY, NOW, NOW_MS, OTHER, Case, covered, position, replication
 
 
@@ -37,7 +38,7 @@ def test_all_of_it_on_the_target_is_nothing_to_do() -> None:
     made = Case().plan(450, 600)
     assert (made.lines[0].plan.state, made.plan.idle) == (State.IN_SYNC, True)
     assert "nothing to do: the target is up to date, and verified" in plan_table(made, NOW)
-    assert as_json(made)["outcome"] == "nothing_to_do"
+    assert document(made).outcome == "nothing_to_do"
 
 
 def test_a_range_without_an_offset_is_not_called_copied() -> None:
@@ -92,7 +93,7 @@ def test_a_topic_that_does_not_exist_keeps_records_as_long_as_it_is_created_to()
 
 
 def test_the_document_of_a_dry_run() -> None:
-    assert as_json(Case().plan(50, 450, Sample(10, 10, 500, NOW_MS))) == {
+    assert as_json(document(Case().plan(50, 450, Sample(10, 10, 500, NOW_MS)))) == {
         "replication": "orders-dr",
         "dry_run": True,
         "outcome": "planned",
@@ -172,7 +173,7 @@ def test_what_cannot_be_done_is_named_with_its_remedy(case: Case, state: State, 
     with pytest.raises(Refused) as refused:
         made.raise_refused()
     assert what in refused.value.what and remedy in refused.value.remedy
-    assert what in plan_table(made, NOW) and as_json(made)["outcome"] == "failed"
+    assert what in plan_table(made, NOW) and document(made).outcome == "failed"
 
 
 def test_what_is_gone_at_the_source_and_on_the_target_already_is_no_obstacle() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_replication.documents import as_json, listed
 from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.view import LedgerView
@@ -120,15 +121,15 @@ def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
         "[0, 20)",
     )
     assert not view.read_back(KEY, 1)
-    assert str(gaps.listed(view.gaps)[0]).startswith("UNPROVEN orders-3 [0, 20)")
+    assert str(listed(view.gaps)[0]).startswith("UNPROVEN orders-3 [0, 20)")
 
 
 def test_a_gap_names_itself_in_full() -> None:
-    shown = gaps.listed({KEY: [gap(OffsetRange(50, 62))]})
+    shown = listed({KEY: [gap(OffsetRange(50, 62))]})
     assert [str(each) for each in shown] == [
         "LOST orders-3 [50, 62): 12 offsets (retention, generation 1), given up by ann at 2030-01-31T06:00:00.000Z: too late"
     ]
-    assert shown[0].as_json() == {
+    assert as_json(shown[0]) == {
         "topic": "orders",
         "partition": 3,
         "target_topic": "dr.orders",

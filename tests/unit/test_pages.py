@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from kafka_replication.documents import StatusRow
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
@@ -21,27 +20,24 @@ from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import pages
 from kafka_replication.web.pages import Choices, Reader
 from kafka_replication.web.site import Site
+from tests.support.status_rows import status_row
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
 FACTS = Facts(source="kafka_a", target="kafka_b")
-ROW: dict[str, Any] = {
-    "topic": "orders",
-    "partition": 3,
-    "target_topic": "orders",
-    "state": "gap",
-    "log_start": 3_000,
-    "source_end": 4_000,
-    "position": 2_000,
-    "watermark": 2_000,
-    "lag": 2_000,
-    "lag_seconds": 60.0,
-    "last_verified": None,
-    "verified_by": "digest",
-    "gaps": [],
-    "error": "offsets 2000 to 3000 can no longer be read",
-    "remedy": "approve the gap",
-}
+ROW = status_row(
+    partition=3,
+    state="gap",
+    log_start=3_000,
+    source_end=4_000,
+    position=2_000,
+    watermark=2_000,
+    lag=2_000,
+    lag_seconds=60.0,
+    last_verified=None,
+    error="offsets 2000 to 3000 can no longer be read",
+    remedy="approve the gap",
+)
 
 
 @pytest.fixture
@@ -90,11 +86,11 @@ def test_what_nobody_has_looked_at_says_so_with_the_remedy(store: WatermarkStore
 
 
 def test_the_form_that_gives_lost_offsets_up_has_them_already(store: WatermarkStore) -> None:
-    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [cast(StatusRow, ROW)])
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [ROW])
     fields = values(pages.partition(reader(store), KEY), "approve-gap")
     assert fields == {"topic": "orders", "partition": "3", "from": "2000", "until": "3000", "reason": ""}
     assert values(pages.partition(reader(store), KEY), "audit")["from"] == ""
-    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [cast(StatusRow, ROW | {"log_start": 0})])
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [replace(ROW, log_start=0)])
     assert values(pages.partition(reader(store), KEY), "approve-gap")["from"] == ""
 
 
@@ -105,7 +101,7 @@ def values(html: str, action: str) -> dict[str, str]:
 
 
 def test_a_page_of_a_replication_is_whole(store: WatermarkStore) -> None:
-    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [cast(StatusRow, ROW)])
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [ROW])
     said = text(pages.replication(reader(store), NAME, Choices()))
     for words in ("kafka_a → kafka_b", "2,000 records, 60 s", "orders-3", "Remedy: approve the gap", "None is open."):
         assert words in said, words

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Gap, Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
@@ -91,7 +92,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_it_travels_as_json() -> None:
-    text = json.dumps({**HALF.as_json(), "at": "2030-01-01T00:00:00Z", "of a newer version": [1]})
+    text = json.dumps({**as_json(HALF), "at": "2030-01-01T00:00:00Z", "of a newer version": [1]})
     assert json.loads(text)["percent"] == 37
     assert Progress.from_json(text) == HALF
     for damaged in ("", "{}", "[]", '{"ranges": "many"}'):

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_replication.documents import listed
 from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.engine_choice import Turn, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.run.arithmetic import (
     Copied,
@@ -24,6 +24,7 @@ from kafka_replication.reporting.run.arithmetic import (
     PartitionTurns,
     account,
 )
+from kafka_replication.reporting.run.engines import EngineTurnRow
 from kafka_replication.reporting.run.report import RunReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
@@ -124,7 +125,7 @@ def report(
 
 def test_the_reason_for_an_engine_is_told_where_this_run_copied() -> None:
     (line,) = report([receipt(0, 100, 100)], copy=(0, 100), verified=((0, 100),), engine=chosen("auto", 100)).ranges
-    assert line.begun == chosen("auto", 100) and line.as_json()["engine_why"] == "it has fewer than 5,000 offsets"
+    assert line.begun == chosen("auto", 100) and line.engine_why == "it has fewer than 5,000 offsets"
     (line,) = report([], copy=(0, 100), copy_error="away", engine=chosen("auto", 100)).ranges
     assert line.begun is None
 
@@ -134,9 +135,9 @@ def test_the_turns_of_engines_are_told_unless_they_are_the_plan() -> None:
     later = Turn(engine="batch/1", range=OffsetRange(60, 80), why="its timestamp is 0")
     for copied in ([receipt(0, 100, 100)], []):
         (line,) = report(copied, copy=(0, 100), turns=(begun, later), engine=chosen("batch", 100)).ranges
-        assert line.turns == (begun, later)
+        assert line.turns == (EngineTurnRow.of(begun), EngineTurnRow.of(later))
         (line,) = report(copied, copy=(0, 100), turns=(begun, later), engine=chosen("record", 100)).ranges
-        assert line.turns == (later,)
+        assert line.turns == (EngineTurnRow.of(later),)
     told = NotDone(turns=(PartitionTurns(key=KEY, turns=(begun, later)),))
     assert NotDone.from_json(told.as_json()) == told
 

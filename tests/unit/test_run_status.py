@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafka_replication.reporting.run.run_status import RunState
+from kafka_replication.documents import as_json
+from kafka_replication.reporting.run.run_status import RecentRunRow
 from kafka_replication.watermarks.values import RunRecord
 
 SIX = datetime(2030, 1, 31, 6, tzinfo=UTC)
@@ -37,13 +38,13 @@ def record(state: str, *, alive: bool, finished_at: datetime | None = None) -> R
     ],
 )
 def test_the_state_of_a_run(state: str, alive: bool, at_work: bool, shown: str) -> None:
-    standing = RunState(record(state, alive=alive), at_work)
-    assert standing.as_json()["state"] == shown
-    assert standing.died == (shown == "died")
+    standing = RecentRunRow.of(record(state, alive=alive), at_work=at_work)
+    assert standing.state == shown
+    assert ("the next run continues" in str(standing)) == (shown == "died")
 
 
 def test_the_json_of_a_run_is_the_documented_one() -> None:
-    assert RunState(record("failed", alive=False, finished_at=SIX), False).as_json() == {
+    assert as_json(RecentRunRow.of(record("failed", alive=False, finished_at=SIX), at_work=False)) == {
         "run_id": "run-1",
         "kind": "live",
         "state": "failed",

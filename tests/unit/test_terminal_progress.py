@@ -16,6 +16,7 @@ from rich.console import Console
 
 from kafka_replication.cli import terminal_progress
 from kafka_replication.config import Replication
+from kafka_replication.documents import as_json
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.reporting.run.run_status import RunAtWork
@@ -144,4 +145,4 @@ def test_watching_goes_on_after_an_error_that_passes(
 def test_a_run_at_work_without_progress_says_so() -> None:
     at_work = RunAtWork.of(NoLease("run-1", ["orders"]).lease, None)
     assert str(at_work) == "run run-1: copying has not started"
-    assert at_work.as_json() == {"run_id": "run-1", "progress": None, "target_topics": ["orders"]}
+    assert as_json(at_work) == {"run_id": "run-1", "progress": None, "target_topics": ["orders"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_replication.documents import place
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.reporting.run.report import RangeReport, RunReport
@@ -14,7 +15,7 @@ from kafka_replication.watermarks.values import RangeOutcome
 def line(topic: str, partition: int, from_: int, until: int, **changes: Any) -> RangeReport:
     key = PartitionKey("orders-dr", TopicPartition(topic, partition), f"dr.{topic}")
     values = {"copied": until - from_, "bytes": 10, "watermark": until, **changes}
-    return RangeReport(key=key, range=OffsetRange(from_, until), **values)
+    return RangeReport(**place(key, OffsetRange(from_, until)), **values)
 
 
 def report(*lines: RangeReport) -> RunReport:

@@ -6,12 +6,12 @@ import hashlib
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from kafka_replication.documents import StatusRow
+from kafka_replication.documents import GapRow, place
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.overview.rows import Row, State
@@ -22,6 +22,7 @@ from kafka_replication.web.pages import AT_ONCE, FOLDER, STATIC, paged
 from kafka_replication.web.plots import BUCKETS, PERIODS, Plot, first_shown, points
 from kafka_replication.web.range_map import RangeMap, judged
 from kafka_replication.web.site import Site, replication_of
+from tests.support.status_rows import status_row
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HTMX = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"  # dist/htmx.min.js of htmx.org 2.0.11
@@ -119,8 +120,16 @@ def test_a_range_says_how_it_was_verified() -> None:
 
 
 def test_the_map_has_runs_backfills_and_gaps_in_lanes_of_their_own() -> None:
-    gap = {"from": 60, "until": 80, "approved_by": "<Ann>", "time": "2026", "reason": "an outage"}
-    row = cast(StatusRow, {"gaps": [gap], "log_start": 0, "watermark": 90, "source_end": 100})
+    gap = GapRow(
+        **place(KEY, OffsetRange(60, 80)),
+        generation=1,
+        kind="retention",
+        reason="an outage",
+        approved_by="<Ann>",
+        time="2026",
+        run_id="run-1",
+    )
+    row = status_row(gaps=(gap,), watermark=90, source_end=100)
     newest_first = [outcome(80, 90, error="no"), outcome(10, 20, "backfill"), outcome(0, 60)]
     drawn = RangeMap.of(newest_first, row)
     assert [(mark.lane, mark.from_, mark.until, mark.kind) for mark in drawn.marks] == [

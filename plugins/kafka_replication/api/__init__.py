@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kafka_replication import documents
 from kafka_replication.alerting.channels import Channel
 from kafka_replication.alerting.text import Fields, Message, Severity
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver, SourceReader

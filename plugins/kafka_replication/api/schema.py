@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from kafka_replication import documents
+from kafka_replication.api import documents
 from kafka_replication.config.model import Replication
 
 REPLICATION = "replication"
@@ -42,6 +42,16 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
+class _Documents(_Schema):
+    """A document has all of its keys, whatever defaults its class has."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ARG002
+        return field["type"] != "typed-dict-field" or bool(field["required"])
+
+    def default_schema(self, schema: Any) -> Any:
+        return self.generate_inner(schema["schema"])
+
+
 def schemas() -> dict[str, str]:
     """The name of each schema's file and its text, which ends in a newline."""
     made = {REPLICATION: Replication.model_json_schema(schema_generator=_Schema)}
@@ -63,9 +73,9 @@ def _failures(command: str) -> list[Any]:
 def _one_of(title: str, kinds: list[Any]) -> dict[str, Any]:
     """The schema of a document that is of one of these kinds."""
     each, definitions = TypeAdapter.json_schemas(
-        [(kind, "validation", TypeAdapter(kind)) for kind in kinds], schema_generator=_Schema
+        [(kind, "serialization", TypeAdapter(kind)) for kind in kinds], schema_generator=_Documents
     )
-    return {"title": title, "anyOf": [each[kind, "validation"] for kind in kinds], **definitions}
+    return {"title": title, "anyOf": [each[kind, "serialization"] for kind in kinds], **definitions}
 
 
 if __name__ == "__main__":

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import documents
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.documents import FailureDocument
+from kafka_replication.documents import as_json as json_of
 from kafka_replication.model import commands
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
@@ -62,7 +63,7 @@ def act(
             deadline = deadline or Deadline.after(replication.timeouts.run)
             run = open_run(replication, EnvironmentConnections(), store, run_id, deadline, looks=looks)
             document, text, code = action(run)
-    typer.echo(json.dumps(with_file(document), indent=2) if as_json else with_file(text))
+    typer.echo(json.dumps(with_file(json_of(document)), indent=2) if as_json else with_file(text))
     stopping.leave_if_asked()
     raise typer.Exit(code)
 
@@ -80,7 +81,7 @@ def failures_told(
         yield
     except ReplicationError as error:
         stopping.leave_if_asked()
-        _show(shown(failure(error)), as_json)
+        _show(shown(json_of(FailureDocument.of(error))), as_json)
         tell(error)
         raise typer.Exit(error.exit_code) from None
     except Exception:
@@ -88,14 +89,9 @@ def failures_told(
         raise
 
 
-def _show(failed: documents.FailureDocument, as_json: bool) -> None:
+def _show(failed: Mapping[str, str], as_json: bool) -> None:
     """Print the error, its remedy and where to read on, on stderr; with ``as_json`` its document on stdout, too."""
     if as_json:
         typer.echo(json.dumps(failed))
     remedy = f"\nremedy: {failed['remedy']}" if failed["remedy"] else ""
     typer.echo(f"error: {failed['error']}{remedy}\nsee: {failed['see']}", err=True)
-
-
-def failure(error: ReplicationError) -> documents.FailureDocument:
-    """The document of a command that failed."""
-    return {"error": error.what, "error_id": error.id, "remedy": error.remedy, "see": error.see, "outcome": "failed"}

@@ -8,7 +8,6 @@ One document on stdout, everything else on stderr. Exit codes: 0 done or nothing
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import documents
 from kafka_replication.cli import exporter as cli_exporter
 from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import first_file as cli_first_file
@@ -24,18 +22,23 @@ from kafka_replication.cli import folder as cli_folder
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import notifiers, stores, terminal_progress
 from kafka_replication.cli import watch as cli_watch
-from kafka_replication.cli.command_frame import File, Json, failure
+from kafka_replication.cli.command_frame import File, Json
 from kafka_replication.cli.command_frame import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.config.values.time import parse_time
-from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.targets import EARLY, TRANSACTIONAL
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.findings import finding_rows, verdict
-from kafka_replication.reporting.run.engines import engine_lines
+from kafka_replication.reporting.findings import (
+    CheckDocument,
+    CheckFailureDocument,
+    PlanDocument,
+    PlanFailureDocument,
+    verdict,
+)
+from kafka_replication.reporting.run.engines import EngineRow
 from kafka_replication.reporting.run.report import RunReport, planned
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.clusters import together
@@ -110,17 +113,13 @@ def check(
     _act(file, as_json, action, looks=True)
 
 
-def _checked(run: Run, findings: Sequence[Finding], engines: list[documents.EngineRow]) -> tuple[Any, str, int]:
+def _checked(run: Run, findings: Sequence[Finding], engines: list[EngineRow]) -> tuple[Any, str, int]:
     bad = any(finding.severity == "error" for finding in findings)
-    document: documents.CheckDocument | documents.CheckFailureDocument = {
-        "replication": run.replication.name,
-        "ok": not bad,
-        "findings": finding_rows(findings),
-        "engines": engines,
-    }
-    if run.clusters.away:
-        document = {**_away(run), **document}
-    return document, "\n".join([*map(str, findings), *engine_lines(engines), verdict(findings)]), int(bad)
+    said: Any = {"replication": run.replication.name, "ok": not bad, "findings": findings, "engines": engines}
+    away = list(run.clusters.away.values())
+    document = CheckFailureDocument.of(together(away), **said) if away else CheckDocument(**said)
+    lines = [*map(str, findings), *(row.line() for row in engines), verdict(findings)]
+    return document, "\n".join(lines), int(bad)
 
 
 @app.command()
@@ -137,26 +136,18 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
             return _not_planned(run)
         preview, findings = steps.preview(run, request)
         refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
-        document: documents.PlanDocument = {**plan_codec.as_json(preview), "findings": finding_rows(findings)}
+        document: PlanDocument = {**plan_codec.as_json(preview), "findings": list(findings)}
         return document, "\n".join([*map(str, findings), *planned(preview, findings)]), int(refuses)
 
     _act(file, as_json, action, looks=True)
-
-
-def _away(run: Run) -> documents.FailureDocument:
-    """The document's part about a cluster that does not answer, as in any command that fails because of it."""
-    return failure(together(list(run.clusters.away.values())))
 
 
 def _not_planned(run: Run) -> tuple[Any, str, int]:
     """The result of a plan without ranges: one cluster does not answer, so that a position or an end is not known."""
     findings = steps.findings_of_one_side(run, run.clusters.away)
     said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
-    document: documents.PlanFailureDocument = {
-        **_away(run),
-        "replication": run.replication.name,
-        "findings": finding_rows(findings),
-    }
+    error = together(list(run.clusters.away.values()))
+    document = PlanFailureDocument.of(error, replication=run.replication.name, findings=findings)
     return document, "\n".join([*map(str, findings), said]), 1
 
 
@@ -175,7 +166,7 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
-    return report.as_json(), f"{text or report.table()}\n{report.summary()}", int(report.outcome == "failed")
+    return report, f"{text or report.table()}\n{report.summary()}", int(report.outcome == "failed")
 
 
 @app.command()
@@ -215,7 +206,7 @@ def backfill(
         )
         if dry_run:
             preview = backfilling.preview(run, request)
-            return backfill_report.as_json(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
+            return backfill_report.document(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
 
         def execute(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
             report = backfilling.execute(run, launcher, request)
@@ -246,23 +237,23 @@ def status(
 
     def action(run: Run) -> tuple[Any, str, int]:
         from kafka_replication.reporting.causes import problem_lines, problems
-        from kafka_replication.reporting.run.run_status import recent_runs, runs_at_work
+        from kafka_replication.reporting.run.run_status import StatusDocument, recent_runs, runs_at_work
         from kafka_replication.reporting.status import status_table
 
         rows = terminal_progress.status_rows(run)
         wrong = problems(run.replication, rows, now := datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)
-        document: documents.StatusDocument = {
-            "replication": run.replication.name,
-            "promise": run.clusters.promise,
-            "running": at_work[0].as_json() if at_work else None,
-            "at_work": [one.as_json() for one in at_work],
-            "runs": [one.as_json() for one in recent],
-            "problems": wrong,
-            "partitions": [row.as_json() for row in rows],
-        }
-        died = (str(one) for one in recent[:1] if one.died)
+        document = StatusDocument(
+            replication=run.replication.name,
+            promise=run.clusters.promise,
+            running=at_work[0] if at_work else None,
+            at_work=at_work,
+            runs=recent,
+            problems=wrong,
+            partitions=rows,
+        )
+        died = (str(latest) for latest in recent[:1] if latest.state == "died")
         early = [f"NOTE {EARLY}"] if run.clusters.promise != TRANSACTIONAL else []
         told = problem_lines(run.replication, rows, now)
         lines = [*map(str, at_work), *died, status_table(rows), *early, *told]
@@ -288,7 +279,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         return terminal_progress.with_spark(run, context.obj, verified)
 
     def verified(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
-        from kafka_replication.reporting.verified import verified_rows
+        from kafka_replication.reporting.verified import VerifyDocument, verified_rows
         from kafka_replication.runs.report.partition_status import standing
 
         with leased(run, live_scope(run)) as leased_run:
@@ -298,10 +289,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
             rows = verified_rows(results, moved, standing(leased_run, terminal_progress.snapshot))
-        document: documents.VerifyDocument = {
-            "replication": run.replication.name,
-            "ranges": [row.as_json() for row in rows],
-        }
+        document = VerifyDocument(replication=run.replication.name, ranges=rows)
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))
 
@@ -326,42 +314,23 @@ def ledger(
         raise typer.BadParameter("--force is for --rebuild-store alone")
 
     def restore(run: Run) -> tuple[Any, str, int]:
+        from kafka_replication.reporting.ledger import RebuiltDocument
         from kafka_replication.runs.repair import rebuild
 
         with leased(run, EVERYTHING) as leased_run:
             steps.fence_stale_producers(leased_run)
             rows = rebuild.rebuild_store(leased_run, force=force)
-        document: documents.RebuiltDocument = {
-            "replication": run.replication.name,
-            "partitions": [row.as_json() for row in rows],
-        }
-        return (
-            document,
-            rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries",
-            0,
-        )
+        document = RebuiltDocument(replication=run.replication.name, partitions=rows)
+        text = rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries"
+        return document, text, 0
 
     def action(run: Run) -> tuple[Any, str, int]:
-        from kafka_replication.reporting.ledger import ledger_table
+        from kafka_replication.reporting.ledger import ledger_document, ledger_table
 
         view = run.view()
         receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
-        rows: list[documents.LedgerRow] = [
-            {
-                "topic": key.source.topic,
-                "partition": key.source.partition,
-                "target_topic": key.target_topic,
-                "position": json.loads(codec.encode(position)),
-                "verified": json.loads(codec.encode(view.verified[key])) if key in view.verified else None,
-                "gaps": [json.loads(codec.encode(gap)) for gap in view.gaps.get(key, ())],
-                "receipts": [json.loads(codec.encode(receipt)) for receipt in receipts.all(key)],
-                "taken_back": list(removal.taken_back) if (removal := view.removal(key, position.generation)) else [],
-            }
-            for key, position in sorted(view.positions.items())
-        ]
         counts = {key: len(receipts.all(key)) for key in view.positions}
         text = ledger_table(view, counts) if counts else "the ledger has no entries"
-        document: documents.LedgerDocument = {"replication": run.replication.name, "partitions": rows}
-        return document, text, 0
+        return ledger_document(run.replication.name, view, receipts), text, 0
 
     _act(file, as_json, restore if rebuild_store else action, writes=rebuild_store, looks=not rebuild_store)

@@ -7,20 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from kafka_replication import documents
 from kafka_replication.cli import terminal_progress
 from kafka_replication.cli.command_frame import Json, failures_told
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_all
+from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.errors import BadInput
 from kafka_replication.overview.rows import Row, facts_of, in_order, row_of, rows
-from kafka_replication.overview.shown import as_json as row_as_json
-from kafka_replication.overview.shown import overview_table
+from kafka_replication.overview.shown import OverviewDocument, document, overview_table
 from kafka_replication.runtime import stopping
 from kafka_replication.watermarks.sight import Seen, Standing
 from kafka_replication.watermarks.store import WatermarkStore
@@ -99,20 +98,15 @@ def show(folder: Path | None, *, as_json: bool, watch: bool) -> None:
             if watch:
                 terminal_progress.watch(lambda: _look(Selection.of(folder), store)[1])
                 raise typer.Exit(0)
-            document, text, code = _look(selection, store)
-    typer.echo(json.dumps(document, indent=2) if as_json else text)
+            shown, text, code = _look(selection, store)
+    typer.echo(json.dumps(json_of(shown), indent=2) if as_json else text)
     stopping.leave_if_asked()
     raise typer.Exit(code)
 
 
-def _look(selection: Selection, store: WatermarkStore) -> tuple[Any, str, int]:
+def _look(selection: Selection, store: WatermarkStore) -> tuple[OverviewDocument, str, int]:
     now = datetime.now(UTC)
     found = selection.rows(store, now)
-    need_person = sum(row.state.needs_person for row in found)
-    document: documents.OverviewDocument = {
-        "replications": [row_as_json(row) for row in found],
-        "need_person": need_person,
-        "broken": list(selection.broken),
-    }
+    shown = document(found, selection.broken)
     text = "\n".join([overview_table(found, now), *(f"BROKEN {mistake}" for mistake in selection.broken)])
-    return document, text, 2 if selection.broken else int(bool(need_person))
+    return shown, text, 2 if selection.broken else int(bool(shown.need_person))

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import documents
 from kafka_replication.cli.command_frame import File, Json, act
+from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
+from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.runs.leasing import leased, topic_scope
@@ -51,7 +52,6 @@ def approve_gap(
     """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        from kafka_replication.planning.partitions.gaps import ApprovedGap
         from kafka_replication.runs.repair import approval
 
         wanted = approval.Approval(
@@ -63,14 +63,9 @@ def approve_gap(
         )
         with leased(run, topic_scope(wanted.key(run.replication).target_topic)) as leased_run:
             gap, new = approval.approve(leased_run, wanted)
-        shown = ApprovedGap(wanted.key(run.replication), gap)
+        shown = GapRow.of(wanted.key(run.replication), gap)
         note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
-        document: documents.ApprovedDocument = {
-            "replication": run.replication.name,
-            "new": new,
-            "gap": shown.as_json(),
-        }
-        return document, f"{shown}\n{note}", 0
+        return ApprovedDocument(replication=run.replication.name, new=new, gap=shown), f"{shown}\n{note}", 0
 
     act(file, as_json, action, writes=True)
 
@@ -105,18 +100,8 @@ def reset(
             )
         with leased(run, topic_scope(target_topic or run.replication.target_topic(topic))) as leased_run:
             done = reset_topic(leased_run, topic, target_topic or None)
-        rows: list[documents.ResetRow] = [
-            {
-                "topic": topic,
-                "partition": key.source.partition,
-                "target_topic": key.target_topic,
-                "generation": position.generation,
-                "start": position.start,
-            }
-            for key, position in sorted(done.items())
-        ]
-        lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
-        document: documents.ResetDocument = {"replication": run.replication.name, "partitions": rows}
+        document = ResetDocument.of(run.replication.name, done)
+        lines = [f"{row.key}: generation {row.generation} starts at offset {row.start}" for row in document.partitions]
         return document, "\n".join(lines), 0
 
     act(file, as_json, action, writes=True)
@@ -155,9 +140,9 @@ def audit(
         request = auditing.AuditRequest(topic or None, partition, range_, drawn(sample, seed))
         with launcher as spark:
             audited = auditing.audit(run, request, spark)
-        document = audited.as_json()
+        document = audited.document()
         if report is not None:
-            _write(report, document)
+            _write(report, json_of(document))
         return document, f"{audited.text()}\n{audited.verdict}", int(audited.outcome != "clean")
 
     act(file, as_json, lambda run: with_spark(run, context.obj, action))

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafka_replication import documents
-from kafka_replication.alerting.values import Decision, OpenCause
+from kafka_replication.alerting.values import Decision
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.documents import OpenCauseRow, SentRow, WatchDocument, WatchedRow
+from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text
 from kafka_replication.runs.run import Run
@@ -96,10 +97,8 @@ def _look(files: Sequence[Path], as_json: bool, *, lasts: bool) -> int:
 
     decisions = list(zip(replications, side_by_side(replications, partial(_looked, lasts=lasts)), strict=True))
     if as_json:
-        document: documents.WatchDocument = {
-            "replications": [_as_json(replication, decision) for replication, decision in decisions]
-        }
-        typer.echo(json.dumps(document, indent=2))
+        document = WatchDocument(replications=[_watched(*decided) for decided in decisions])
+        typer.echo(json.dumps(json_of(document), indent=2))
     else:
         for replication, decision in decisions:
             for row in decision.announced if decision else ():
@@ -123,27 +122,27 @@ def _decision(replication: Replication, act: Callable[[], Decision]) -> Decision
     return None
 
 
-def _as_json(replication: Replication, decision: Decision | None) -> documents.WatchedRow:
-    return {
-        "replication": replication.name,
-        "watched": decision is not None,
-        "open": [_row(row) for row in decision.announced] if decision else [],
-        "sent": [
-            {"event": alert.event.value, "kind": alert.open.key.kind.value, "subject": alert.open.key.subject}
-            for alert in (decision.alerts if decision else ())
+def _watched(replication: Replication, decision: Decision | None) -> WatchedRow:
+    announced, sent = (decision.announced, decision.alerts) if decision else ((), ())
+    return WatchedRow(
+        replication=replication.name,
+        watched=decision is not None,
+        open=[
+            OpenCauseRow(
+                kind=row.key.kind.value,
+                subject=row.key.subject,
+                since=to_text(row.since),
+                what=row.cause.what,
+                remedy=row.cause.remedy,
+                where=row.cause.places,
+            )
+            for row in announced
         ],
-    }
-
-
-def _row(row: OpenCause) -> documents.OpenCauseRow:
-    return {
-        "kind": row.key.kind.value,
-        "subject": row.key.subject,
-        "since": to_text(row.since),
-        "what": row.cause.what,
-        "remedy": row.cause.remedy,
-        "where": list(row.cause.places),
-    }
+        sent=[
+            SentRow(event=alert.event.value, kind=alert.open.key.kind.value, subject=alert.open.key.subject)
+            for alert in sent
+        ],
+    )
 
 
 class RunWatch:

@@ -136,7 +136,7 @@ def _topics(store: WatermarkStore, found: list[Row]) -> Metric:
     for row in found:
         sums = Counter[str]()
         for partition in store.standing_partitions(row.replication):
-            sums[partition["topic"]] += partition["lag"] or 0
+            sums[partition.topic] += partition.lag or 0
         for topic, offsets in sorted(sums.items()):
             lag.add_metric([row.replication, topic], offsets)
     return lag

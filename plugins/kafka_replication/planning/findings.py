@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final, Literal
 
+from kafka_replication.documents import Inner
 from kafka_replication.model.errors import PreflightFailed
 
 Severity = Literal["error", "warning"]
@@ -15,17 +16,16 @@ NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, its place and its remedy. A ``warning`` is only logged. An ``error`` about one source ``topic``, or
-    about one of its partitions, refuses only these; another error stops the run.
-    """
+    """One finding of the checks before a run: an ``error`` is refused, a ``warning`` is not."""
 
     severity: Severity
     where: str
     what: str
     remedy: str
     _: KW_ONLY
-    topic: str | None = field(default=None, compare=False)
-    partition: int | None = field(default=None, compare=False)
+    # An error about one source topic, or about one of its partitions, refuses only these; another one stops the run.
+    topic: Inner[str | None] = field(default=None, compare=False)
+    partition: Inner[int | None] = field(default=None, compare=False)
 
     @property
     def stops_the_run(self) -> bool:

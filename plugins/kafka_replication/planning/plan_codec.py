@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-from kafka_replication import documents
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.fields import JsonCoverage, JsonRange, Number
 from kafka_replication.model.engine_choice import EngineChoice
@@ -140,6 +140,70 @@ class Plan1(_Stored):
         )
 
 
+class IdsRow(TypedDict):
+    """The ids of the source cluster and of both topics; empty for a topic that does not exist yet."""
+
+    source_cluster: str
+    source_topic: str
+    target_topic: str
+
+
+class SourceRow(TypedDict):
+    """A source partition."""
+
+    topic: str
+    partition: int
+
+
+class KeyRow(TypedDict):
+    """The identity of one copied partition."""
+
+    replication: str
+    source: SourceRow
+    target_topic: str
+
+
+class PartitionPlanRow(TypedDict):
+    """The plan of one partition: ``copy`` is the range to copy, ``verify`` what is to be read back.
+
+    ``state`` is a text of the plan's format; ``what`` and ``remedy`` are empty if nothing is refused. Copies that are
+    ``removed`` from the target, and those of them that are ``missed``, are left out if there are none. ``engine``
+    begins with the copy, for the reason ``engine_why``; both are left out if nothing is copied.
+    """
+
+    key: KeyRow
+    state: str
+    ids: IdsRow
+    generation: int
+    start: int
+    position: int
+    source_end: int
+    watermark: int | None
+    copy: list[int] | None
+    verify: list[list[int]]
+    leader_epoch: int | None
+    removed: NotRequired[list[list[int]]]
+    missed: NotRequired[list[list[int]]]
+    what: str
+    remedy: str
+    engine: NotRequired[str]
+    engine_why: NotRequired[str]
+
+
+class StoredPlan(TypedDict):
+    """A plan as the store has it. ``receipts_from`` has an offset of the receipts topic for each ledger partition,
+    ``settings`` what the plan depends on in the file.
+    """
+
+    format: int
+    replication: str
+    partitions: list[PartitionPlanRow]
+    receipts_from: NotRequired[dict[str, int]]
+    notes: NotRequired[list[str]]
+    changes: NotRequired[list[str]]
+    settings: NotRequired[dict[str, str]]
+
+
 FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: deferred(Plan1)}
 
 
@@ -147,9 +211,9 @@ def encode(plan: Plan) -> str:
     return json.dumps(as_json(plan))
 
 
-def as_json(plan: Plan) -> documents.StoredPlan:
+def as_json(plan: Plan) -> StoredPlan:
     """The document that is stored, and that ``plan --json`` shows."""
-    document: documents.StoredPlan = {
+    document: StoredPlan = {
         "format": FORMAT,
         "replication": plan.replication,
         "partitions": [_partition(planned) for planned in plan.partitions],
@@ -165,9 +229,9 @@ def as_json(plan: Plan) -> documents.StoredPlan:
     return document
 
 
-def _partition(planned: PartitionPlan) -> documents.PartitionPlanRow:
+def _partition(planned: PartitionPlan) -> PartitionPlanRow:
     key, ids = planned.key, planned.ids
-    document: documents.PartitionPlanRow = {
+    document: PartitionPlanRow = {
         "key": {
             "replication": key.replication,
             "source": {"topic": key.source.topic, "partition": key.source.partition},

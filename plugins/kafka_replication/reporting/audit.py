@@ -4,22 +4,112 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, Literal
 
-from kafka_replication import documents
+from kafka_replication.documents import GapRow, Pair, SpanRow, place
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt, Transform, how
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
-from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.findings import Findings, Stretch
 from kafka_replication.verification.matching import Difference, Kind, join_moved
 from kafka_replication.verification.sample import Sample
 
-REPORT_FORMAT = 1
+AuditOutcome = Literal["clean", "differs", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceRow:
+    """Consecutive records that differ in one way: ``missing``, ``extra``, ``moved`` or ``altered``.
+
+    ``source`` and ``target`` are ``[from, until]`` pairs; null where that side does not have them.
+    """
+
+    kind: str
+    source: Pair | None
+    target: Pair | None
+    count: int
+
+    @classmethod
+    def of(cls, stretch: Stretch) -> DifferenceRow:
+        fields: Any = {name: getattr(stretch, name) for name in ("kind", "source", "target", "count")}
+        if stretch.partition is None:
+            return cls(**fields)
+        return PlacedDifferenceRow(**fields, target_partition=stretch.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedDifferenceRow(DifferenceRow):
+    """The same where the copies of one source partition lie in several: they are in ``target_partition``."""
+
+    target_partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow(SpanRow):
+    """The audit of one partition. ``by_content`` counts source offsets that were compared with the source's records,
+    ``by_receipt`` those that the source no longer has, and that were compared with the receipt.
+
+    ``offsets`` counts the copied offsets of the range: the audit has looked at ``by_content`` + ``by_receipt`` of them.
+
+    ``differences`` lists stretches; further records that differ are counted as ``unlisted``. ``errors`` say why the
+    audit of the partition could not be finished.
+    """
+
+    generation: int
+    outcome: AuditOutcome
+    chunks: int
+    offsets: int
+    source_records: int
+    target_records: int
+    by_content: int
+    by_receipt: int
+    not_at_source: int
+    lost_in_delivery: int
+    duplicates: int
+    superseded: int
+    quarantined: int
+    skipped: int
+    retried: int
+    verified_by: str
+    missing: int
+    extra: int
+    moved: int
+    altered: int
+    differences: list[PlacedDifferenceRow | DifferenceRow]
+    unlisted: int
+    lost: tuple[GapRow, ...]
+    notes: list[str]
+    errors: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRow:
+    """A sample of at most so many ``chunks`` of each partition; the same ``seed`` gives the same ones."""
+
+    chunks: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditDocument:
+    """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences.
+
+    ``sample`` is null if everything was looked at. ``promise``: as in ``run``.
+    """
+
+    format: int = 1
+    replication: str
+    promise: Promise
+    run_id: str
+    time: str
+    outcome: AuditOutcome
+    sample: SampleRow | None
+    partitions: list[AuditRow]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +125,7 @@ class PartitionAudit(Findings):
     quarantined: int = 0
     skipped: int = 0
     retried: int = 0  # set aside first, and copied later
-    lost: tuple[ApprovedGap, ...] = ()
+    lost: tuple[GapRow, ...] = ()
     verified_by: str = "none"  # how the copies were verified when they were made: digest, count or none
     _unknown_kinds: set[str] = field(default_factory=set)
     _others: set[Transform | None] = field(default_factory=set)
@@ -106,7 +196,7 @@ class PartitionAudit(Findings):
         return (self.chunks, *records, self.quarantined + self.skipped, self.retried, *self.counts.values())
 
     @property
-    def outcome(self) -> documents.AuditOutcome:
+    def outcome(self) -> AuditOutcome:
         """``clean``, ``differs`` or ``failed`` (the audit could not be finished)."""
         return "failed" if self.errors else "differs" if any(self.counts.values()) else "clean"
 
@@ -138,43 +228,21 @@ class PartitionAudit(Findings):
             )
         return stretches
 
-    def as_json(self, limit: int | None = None) -> documents.AuditRow:
-        """The stable interface of the report file. It lists at most ``limit`` stretches."""
+    def row(self, limit: int | None) -> AuditRow:
+        """The row of the document. It lists at most ``limit`` stretches."""
         stretches = self.stretches
         listed = stretches[:limit]
-        unlisted = self.unlisted + sum(stretch.count for stretch in stretches[len(listed) :])
-        return {
-            "topic": self.key.source.topic,
-            "partition": self.key.source.partition,
-            "target_topic": self.key.target_topic,
-            "generation": self.generation,
-            "from": self.range.from_,
-            "until": self.range.until,
-            "outcome": self.outcome,
-            "chunks": self.chunks,
-            "offsets": self.offsets,
-            "source_records": self.source_records,
-            "target_records": self.target_records,
-            "by_content": self.by_content,
-            "by_receipt": self.by_receipt,
-            "not_at_source": self.not_at_source,
-            "lost_in_delivery": self.lost_in_delivery,
-            "duplicates": self.duplicates,
-            "superseded": self.superseded,
-            "quarantined": self.quarantined,
-            "skipped": self.skipped,
-            "retried": self.retried,
-            "verified_by": self.verified_by,
-            "missing": self.counts[Kind.MISSING],
-            "extra": self.counts[Kind.EXTRA],
-            "moved": self.counts[Kind.MOVED],
-            "altered": self.counts[Kind.ALTERED],
-            "differences": [_row(stretch) for stretch in listed],
-            "unlisted": unlisted,
-            "lost": [gap.as_json() for gap in self.lost],
-            "notes": self.notes,
-            "errors": self.errors,
-        }
+        return AuditRow(
+            **place(self.key, self.range),
+            **{name: getattr(self, name) for name in _SAME},
+            **dict[str, Any]((str(kind), count) for kind, count in self.counts.items()),
+            differences=[DifferenceRow.of(stretch) for stretch in listed],
+            unlisted=self.unlisted + sum(stretch.count for stretch in stretches[len(listed) :]),
+        )
+
+
+_SAME = {field.name for field in fields(AuditRow)} - {field.name for field in fields(SpanRow)}
+_SAME -= {*map(str, Kind), "differences", "unlisted"}
 
 
 def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None, int | None]:
@@ -186,18 +254,6 @@ def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None
         None if difference.source is None else difference.source - number,
         None if difference.target is None else difference.target - number,
     )
-
-
-def _row(stretch: Stretch) -> documents.DifferenceRow:
-    kind, source, target = str(stretch.kind), _pair(stretch.source), _pair(stretch.target)
-    if stretch.partition is None:
-        return {"kind": kind, "source": source, "target": target, "count": stretch.count}
-    where = stretch.partition
-    return {"kind": kind, "source": source, "target": target, "target_partition": where, "count": stretch.count}
-
-
-def _pair(offsets: OffsetRange | None) -> list[int] | None:
-    return [offsets.from_, offsets.until] if offsets else None
 
 
 def _span(first: int | None, last: int | None) -> OffsetRange | None:
@@ -217,7 +273,7 @@ class AuditReport:
     promise: Promise = TRANSACTIONAL  # of the target
 
     @property
-    def outcome(self) -> documents.AuditOutcome:
+    def outcome(self) -> AuditOutcome:
         outcomes = {partition.outcome for partition in self.partitions}
         return "failed" if "failed" in outcomes else "differs" if "differs" in outcomes else "clean"
 
@@ -226,18 +282,17 @@ class AuditReport:
         """The outcome in words, which do not say more than was looked at."""
         return self.outcome if self.sample is None else f"{self.outcome}, as far as the sample goes"
 
-    def as_json(self, limit: int | None = None) -> documents.AuditDocument:
+    def document(self, limit: int | None = None) -> AuditDocument:
         """``limit`` bounds the stretches listed for each partition."""
-        return {
-            "format": REPORT_FORMAT,
-            "replication": self.replication,
-            "promise": self.promise,
-            "run_id": self.run_id,
-            "time": self.time,
-            "outcome": self.outcome,
-            "sample": {"chunks": self.sample.chunks, "seed": self.sample.seed} if self.sample else None,
-            "partitions": [partition.as_json(limit) for partition in self.partitions],
-        }
+        return AuditDocument(
+            replication=self.replication,
+            promise=self.promise,
+            run_id=self.run_id,
+            time=self.time,
+            outcome=self.outcome,
+            sample=SampleRow(chunks=self.sample.chunks, seed=self.sample.seed) if self.sample else None,
+            partitions=[partition.row(limit) for partition in self.partitions],
+        )
 
     def text(self) -> str:
         """The report for people: a line for each partition, then its differences, at most ten stretches for each."""

@@ -3,67 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
-from kafka_replication import documents
+from kafka_replication.documents import Pairs, SpanRow, place
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import show
-from kafka_replication.reporting.run.engines import engine_lines, engine_rows
-from kafka_replication.reporting.run.report import RunReport, new_topics
+from kafka_replication.reporting.run.engines import engine_rows
+from kafka_replication.reporting.run.report import PlannedOutcome, RunReport, new_topics
 from kafka_replication.reporting.table import table
 
 DAY = 86_400_000
 
 
-def outcome(backfill_plan: BackfillPlan) -> documents.PlannedOutcome:
-    """The outcome that a run would have: ``failed``, ``planned`` or ``nothing_to_do``."""
-    if backfill_plan.refused:
-        return "failed"
-    return "nothing_to_do" if backfill_plan.plan.idle else "planned"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRow(SpanRow):
+    """A backfill's plan of one partition. ``newer_on_target`` counts offsets that are on the target already,
+    although they come after the new copies in the source.
+
+    An estimate is null if there is none. ``kept_until`` is when the target may delete the oldest record; null, as
+    ``target_keeps_ms``, if it never does or if that is not known. ``engine`` begins with the copy, for the reason
+    ``engine_why``; both are null if nothing is copied.
+    """
+
+    on_target: Pairs
+    gone: Pairs
+    to_copy: Pairs
+    to_copy_again: Pairs
+    lost_on_both_sides: Pairs
+    withheld: Pairs
+    to_verify: Pairs
+    estimated_records: int | None
+    estimated_bytes: int | None
+    newer_on_target: int
+    oldest_record: str | None
+    target_keeps_ms: int | None
+    kept_until: str | None
+    engine: str | None
+    engine_why: str | None
+    error: str | None
+    remedy: str | None
 
 
-def as_json(backfill_plan: BackfillPlan) -> documents.BackfillPlanDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillPlanDocument:
+    """``backfill --dry-run``, and what Airflow's task pushes: what would be copied."""
+
+    replication: str
+    dry_run: Literal[True] = True
+    outcome: PlannedOutcome
+    offsets_to_copy: int
+    estimated_records: int | None
+    estimated_bytes: int | None
+    partitions: list[BackfillRow]
+
+
+def document(backfill_plan: BackfillPlan) -> BackfillPlanDocument:
     """The document of a dry run. Records and bytes are estimates; null if there is no estimate."""
     todo = [line for line in backfill_plan.lines if line.plan.copy]
-    return {
-        "replication": backfill_plan.replication,
-        "dry_run": True,
-        "outcome": outcome(backfill_plan),
-        "offsets_to_copy": sum(line.left.span for line in todo),
-        "estimated_records": _total(line.records for line in todo),
-        "estimated_bytes": _total(line.bytes for line in todo),
-        "partitions": [_row(line) for line in backfill_plan.lines],
-    }
-
-
-def _row(line: BackfillLine) -> documents.BackfillRow:
-    return {
-        "topic": line.key.source.topic,
-        "partition": line.key.source.partition,
-        "target_topic": line.key.target_topic,
-        "from": line.asked.from_,
-        "until": line.asked.until,
-        "on_target": line.covered.encode(),
-        "gone": line.gone.encode(),
-        "to_copy": line.left.encode(),
-        "to_copy_again": line.again.encode(),
-        "lost_on_both_sides": line.lost_on_both_sides.encode(),
-        "withheld": line.withheld.encode(),
-        "to_verify": line.plan.verify.encode(),
-        "estimated_records": line.records,
-        "estimated_bytes": line.bytes,
-        "newer_on_target": line.newer,
-        "oldest_record": _time(line.oldest),
-        "target_keeps_ms": line.keeps,
-        "kept_until": _time(line.kept_until),
-        "engine": line.plan.engine.engine if line.plan.engine else None,
-        "engine_why": line.plan.engine.why if line.plan.engine else None,
-        "error": line.plan.what or None,
-        "remedy": line.plan.remedy or None,
-    }
+    return BackfillPlanDocument(
+        replication=backfill_plan.replication,
+        outcome="failed" if backfill_plan.refused else "nothing_to_do" if backfill_plan.plan.idle else "planned",
+        offsets_to_copy=sum(line.left.span for line in todo),
+        estimated_records=_total(line.records for line in todo),
+        estimated_bytes=_total(line.bytes for line in todo),
+        partitions=[
+            BackfillRow(
+                **place(line.key, line.asked),
+                on_target=line.covered,
+                gone=line.gone,
+                to_copy=line.left,
+                to_copy_again=line.again,
+                lost_on_both_sides=line.lost_on_both_sides,
+                withheld=line.withheld,
+                to_verify=line.plan.verify,
+                estimated_records=line.records,
+                estimated_bytes=line.bytes,
+                newer_on_target=line.newer,
+                oldest_record=_time(line.oldest),
+                target_keeps_ms=line.keeps,
+                kept_until=_time(line.kept_until),
+                engine=line.plan.engine.engine if line.plan.engine else None,
+                engine_why=line.plan.engine.why if line.plan.engine else None,
+                error=line.plan.what or None,
+                remedy=line.plan.remedy or None,
+            )
+            for line in backfill_plan.lines
+        ],
+    )
 
 
 def _total(values: Iterable[int | None]) -> int | None:
@@ -91,7 +122,7 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
     )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
     rows = [_cells(line, present) for line in backfill_plan.lines]
-    engines = engine_lines(engine_rows(line.plan.engine for line in backfill_plan.lines))
+    engines = [row.line() for row in engine_rows(line.plan.engine for line in backfill_plan.lines)]
     text = "\n".join([table(head, rows), summary(backfill_plan), *engines])
     for line in backfill_plan.lines:
         text += _not_there_any_more(line)
@@ -141,7 +172,7 @@ def nothing_to_do(*, lost: bool, given_up: bool) -> str:
 
 def nothing_done(report: RunReport) -> str:
     """The text of a backfill that had nothing to do."""
-    text = nothing_to_do(lost=bool(report.removed), given_up=any(approved.gap.copied for approved in report.gaps))
+    text = nothing_to_do(lost=bool(report.removed), given_up=any(gap.copied for gap in report.gaps))
     return "\n".join([text, *report.removed])
 
 

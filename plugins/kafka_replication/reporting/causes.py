@@ -208,16 +208,16 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
     beyond the limit.
     """
     rows = list(rows)
-    refused = sorted((row for row in rows if row.plan.refused), key=lambda row: row.plan.key)
+    refused = sorted((row for row in rows if row.plan.refused), key=lambda row: row.key)
     for kind in (Kind.GAP, Kind.REFUSED):
         chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
-        for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
+        for topic, group in itertools.groupby(chosen, key=lambda row: row.topic):
             yield _refused(replication, kind, topic, list(group))
     yield from foreseen_losses(rows)
     yield from _removed(rows)
     yield from _quarantined(replication, rows)
     yield from _repaired(rows)
-    late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
+    late = {row.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
         which = f"{len(late)} partitions are" if len(late) > 1 else "1 partition is"
         yield Cause(
@@ -236,7 +236,7 @@ def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[Pa
         key=CauseKey(kind, topic),
         what=f"{first.what}{others}",
         remedy=first.remedy,
-        places=tuple(f"{row.plan.key.source} at {row.plan.position}" for row in rows),
+        places=tuple(f"{row.source} at {row.plan.position}" for row in rows),
         patience=replication.alerts.stalled_after if away else 0,
     )
 
@@ -255,22 +255,22 @@ def foreseen_losses(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
 
 def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Copies that are no longer on the target, one cause for each topic."""
-    missed = sorted((row for row in rows if row.plan.missed), key=lambda row: row.plan.key)
-    for topic, group in itertools.groupby(missed, key=lambda row: row.plan.key.source.topic):
+    missed = sorted((row for row in rows if row.plan.missed), key=lambda row: row.key)
+    for topic, group in itertools.groupby(missed, key=lambda row: row.topic):
         of_topic = list(group)
         others = f" (and of {len(of_topic) - 1} other partitions of {topic})" if len(of_topic) > 1 else ""
         yield Cause(
             key=CauseKey(Kind.REMOVED, topic),
-            what=f"{of_topic[0].problem}{others}",
+            what=f"{of_topic[0].error}{others}",
             remedy=of_topic[0].plan.remedy,
-            places=tuple(f"{row.plan.key.source} {row.plan.missed}" for row in of_topic),
+            places=tuple(f"{row.source} {row.plan.missed}" for row in of_topic),
         )
 
 
 def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Quarantined records that wait for a decision, one cause for each topic."""
-    waiting = sorted((row for row in rows if row.waiting), key=lambda row: row.plan.key)
-    for topic, group in itertools.groupby(waiting, key=lambda row: row.plan.key.source.topic):
+    waiting = sorted((row for row in rows if row.waiting), key=lambda row: row.key)
+    for topic, group in itertools.groupby(waiting, key=lambda row: row.topic):
         of_topic = list(group)
         count = sum(row.waiting for row in of_topic)
         yield Cause(
@@ -280,14 +280,14 @@ def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> I
                 f" {replication.quarantine_topic}, until somebody retries or discards them"
             ),
             remedy=f"'{failed_list(replication.name)}' says why; then 'kafka-replication failed retry' or 'discard'",
-            places=tuple(f"{row.plan.key.source}: {row.waiting}" for row in of_topic),
+            places=tuple(f"{row.source}: {row.waiting}" for row in of_topic),
         )
 
 
 def _repaired(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Copies that a run took back within a day, because the target had lost them, one cause for each topic."""
-    repaired = sorted((row for row in rows if row.repaired), key=lambda row: row.plan.key)
-    for topic, group in itertools.groupby(repaired, key=lambda row: row.plan.key.source.topic):
+    repaired = sorted((row for row in rows if row.repaired), key=lambda row: row.key)
+    for topic, group in itertools.groupby(repaired, key=lambda row: row.topic):
         yield Cause(
             key=CauseKey(Kind.REPAIRED, topic),
             what=f"the target had lost verified copies of {topic}, and a run copies them again",
@@ -295,7 +295,7 @@ def _repaired(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
                 "find out what truncated the target's log: a disk, an unclean election. 'kafka-replication ledger FILE'"
                 " has each receipt that was taken back; with mend: report a run only tells"
             ),
-            places=tuple(f"{row.plan.key.source} {text}" for row in group for text in row.repaired),
+            places=tuple(f"{row.source} {text}" for row in group for text in row.repaired),
         )
 
 
@@ -313,12 +313,12 @@ def is_first_copy(records: Sequence[RunRecord]) -> bool:
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:
     """The distance of a partition beyond ``alerts.lag``; None if it is within, or if only backfills write here."""
-    if row.plan.key.target_topic != replication.target_topic(row.plan.key.source.topic):
+    if row.target_topic != replication.target_topic(row.topic):
         return None
     limit = replication.alerts.lag
     parts = []
     if limit.records is not None and (row.lag or 0) > limit.records:
-        parts.append(f"is {row.lag} offsets behind, at {row.plan.watermark or row.plan.start}")
+        parts.append(f"is {row.lag} offsets behind, at {row.watermark or row.plan.start}")
     if limit.seconds is not None and (row.lag_seconds or 0) > limit.seconds:
         parts.append(f"has a record of {duration(row.lag_seconds or 0)} ago that is not verified")
     return " and ".join(parts) or None
@@ -357,11 +357,11 @@ def _problems(
     replication: Replication, rows: Iterable[PartitionStatus], now: datetime
 ) -> Iterator[tuple[PartitionStatus, str]]:
     for row in rows:
-        partition = row.plan.key.source
+        partition = row.source
         if row.plan.refused:
             yield row, f"{partition} {'is refused' if row.answers else 'does not answer'}: {row.plan.what}"
         elif row.plan.missed:
-            yield row, f"{partition}: {row.problem}"
+            yield row, f"{partition}: {row.error}"
         elif row.loss:
             yield row, f"{partition}: {row.loss.what}"
         elif why := beyond(replication, row) or unverified(row, now):

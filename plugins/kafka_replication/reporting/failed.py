@@ -4,36 +4,97 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
-from kafka_replication import documents
+from kafka_replication.documents import PartitionRow, place
+from kafka_replication.ledger.entries import Place
 from kafka_replication.reporting.table import table
 from kafka_replication.watermarks.failed import FailedRow
 
 SHOWN = 50  # rows of a table
 
 
-def as_json(row: FailedRow) -> documents.FailedRecordRow:
-    """The stable interface of ``failed list --json``."""
-    record, place = row.record, row.record.place
-    return {
-        "topic": row.key.source.topic,
-        "partition": row.key.source.partition,
-        "target_topic": row.key.target_topic,
-        "generation": row.generation,
-        "offset": record.offset,
-        "kind": record.kind,
-        "state": row.state,
-        "size": None if record.size < 0 else record.size,
-        "key_digest": record.key_digest or None,
-        "digest": record.digest,
-        "reason": record.reason,
-        "error_class": record.error,
-        "place": {"topic": place.topic, "partition": place.partition, "offset": place.offset} if place else None,
-        "history": [
-            {"time": step.time, "state": step.state, "run_id": step.run_id, "by": step.by, "reason": step.reason}
-            for step in row.history
-        ],
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One step in the life of a failed record. ``by`` is empty for what a run did."""
+
+    time: str
+    state: str
+    run_id: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecordRow(PartitionRow):
+    """One record that could not be copied. ``size`` (key, value and headers) and ``digest`` are of the record; null or
+    empty if it could not be read. ``place`` is where it lies in the quarantine topic; null for a skipped record.
+    """
+
+    generation: int
+    offset: int
+    kind: str
+    state: str
+    size: int | None
+    key_digest: str | None
+    digest: str
+    reason: str
+    error_class: str
+    place: Place | None
+    history: list[HistoryRow]
+
+    @classmethod
+    def of(cls, row: FailedRow, **more: Any) -> Self:
+        """``more`` are the further fields of a subclass."""
+        record = row.record
+        return cls(
+            **place(row.key),
+            generation=row.generation,
+            offset=record.offset,
+            kind=record.kind,
+            state=row.state,
+            size=None if record.size < 0 else record.size,
+            key_digest=record.key_digest or None,
+            digest=record.digest,
+            reason=record.reason,
+            error_class=record.error,
+            place=record.place,
+            history=[
+                HistoryRow(time=step.time, state=step.state, run_id=step.run_id, by=step.by, reason=step.reason)
+                for step in row.history
+            ],
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedDocument:
+    """``failed list`` and ``failed show``."""
+
+    replication: str
+    records: list[FailedRecordRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedRow(FailedRecordRow):
+    """A record after a decision. ``done`` is false if it stays as it was, and ``why`` says the reason.
+
+    ``target`` is where a retried record lies now; ``order_lost`` if newer records of its partition lie before it.
+    """
+
+    done: bool
+    target: str | None
+    order_lost: bool
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedDocument:
+    """``failed retry`` and ``failed discard``."""
+
+    replication: str
+    records: list[DecidedRow]
 
 
 def failed_table(rows: Sequence[FailedRow]) -> str:

@@ -1,19 +1,50 @@
-"""Findings as text and as JSON."""
+"""The documents of ``check`` and ``plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kafka_replication import documents
+from kafka_replication.documents import FailureDocument
 from kafka_replication.planning.findings import Finding
+from kafka_replication.planning.plan_codec import StoredPlan
+from kafka_replication.reporting.run.engines import EngineRow
 
 
-def finding_rows(findings: Sequence[Finding]) -> list[documents.FindingRow]:
-    """The findings as JSON objects."""
-    return [
-        {"severity": finding.severity, "where": finding.where, "what": finding.what, "remedy": finding.remedy}
-        for finding in findings
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckDocument:
+    """``check``: what a run would refuse or warn about. ``ok`` is false if one of the findings is an error. ``engines``
+    is empty where nothing would be copied, or if there is no plan.
+    """
+
+    replication: str
+    ok: bool
+    findings: Sequence[Finding]
+    engines: Sequence[EngineRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFailureDocument(FailureDocument):
+    """``check`` while a cluster does not answer: why, and the findings about everything else."""
+
+    replication: str
+    ok: bool
+    findings: Sequence[Finding]
+    engines: Sequence[EngineRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFailureDocument(FailureDocument):
+    """``plan`` while a cluster does not answer: why, and the findings about the other one."""
+
+    replication: str
+    findings: Sequence[Finding]
+
+
+class PlanDocument(StoredPlan):
+    """``plan``: what a run would do now."""
+
+    findings: list[Finding]
 
 
 def verdict(findings: Sequence[Finding]) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from kafka_replication import documents
+from kafka_replication.documents import GapRow, StatusRow, listed, place
 from kafka_replication.ledger.entries import Ids, Removed
 from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
 from kafka_replication.model.commands import failed_list
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis, now, to_text
 from kafka_replication.planning.checks.preflight import withheld_by_open_transaction
-from kafka_replication.planning.partitions.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.foresight import SourceLoss, findings
 from kafka_replication.planning.retention.target_retention import missed_text, removal_text
@@ -25,122 +25,70 @@ from kafka_replication.reporting.table import table
 from kafka_replication.watermarks.values import Watermark
 
 NOT_IN_STORE = "not in this store"
-UNKNOWN = "unknown"
+UNKNOWN = "unknown"  # how copies were verified, while the ledger cannot be read
+_COUNTS = ("lost_in_delivery", "duplicates", "superseded", "quarantined", "skipped", "undecided")
 _ONE_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStatus:
-    """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset.
-
-    ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
-    None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count``, ``none``, or
-    ``unknown`` while the ledger cannot be read. ``delivery`` is the weakest profile of what is verified: the watermark
-    stands on that much, with so many records ``lost_in_delivery`` and so many ``duplicates`` on the target. For
-    ``superseded`` records a newer one of their key was found when they were verified. ``in_store`` says whether the
-    watermark is what the ledger has verified.
+class PartitionStatus(StatusRow):
+    """The row of one partition, and what is no part of the document. ``hidden_by`` names the transaction that withholds
+    offsets, ``repaired`` the receipts that a run took back within a day, because the target lost their copies.
     """
 
     plan: PartitionPlan
-    log_start: int | None
-    last_verified: str | None
-    position: int | None
-    high_watermark: int | None = None
     hidden_by: str = ""
-    gaps: tuple[ApprovedGap, ...] = ()
-    lag_seconds: float | None = None
-    level: str = NONE
-    in_store: bool = True
-    delivery: Delivery = EXACTLY_ONCE
-    lost_in_delivery: int = 0
-    duplicates: int = 0
-    superseded: int = 0
-    quarantined: int = 0
-    skipped: int = 0
-    undecided: int = 0  # of both, those without a decision (retry or discard)
-    repaired: tuple[str, ...] = ()  # receipts that a run took back within a day, because the target lost their copies
-    waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
+    repaired: tuple[str, ...] = ()
+    waiting: int = 0  # of ``undecided``, the quarantined ones: a person said that they are not to be given up
     loss: SourceLoss | None = None  # records that the source will soon drop, although they are not copied
-
-    @property
-    def state(self) -> str:
-        """The state for people. A partition is not in sync while the store knows less than the ledger."""
-        return NOT_IN_STORE if self.plan.state is State.IN_SYNC and not self.in_store else str(self.plan.state)
-
-    @property
-    def lost(self) -> int:
-        """The number of offsets of the current generation that were never copied and were given up by approval."""
-        return sum(
-            approved.gap.range.span
-            for approved in self.gaps
-            if approved.gap.generation == self.plan.generation and not approved.gap.copied
-        )
-
-    @property
-    def problem(self) -> str:
-        """The reason why the partition is refused, or the copies that are missing; empty if nothing is wrong."""
-        return self.plan.what or (missed_text(self.plan.key, self.plan.missed) if self.plan.missed else "")
 
     @property
     def answers(self) -> bool:
         """True if both sides of the partition answered."""
         return self.plan.state is not State.UNREADABLE
 
-    @property
-    def source_end(self) -> int | None:
-        """The last stable offset; None if the source did not answer."""
-        return self.plan.source_end if self.answers or self.log_start is not None else None
 
-    @property
-    def lag(self) -> int | None:
-        if self.source_end is None:
-            return None
-        return max(0, self.source_end - _watermark(self))
-
-    @property
-    def removed(self) -> int:
-        """The number of offsets that were copied and are no longer on the target."""
-        return self.plan.removed.span
-
-    @property
-    def withheld(self) -> int:
-        """The number of offsets that an open transaction hides: from the last stable offset to the high watermark."""
-        return max(0, self.high_watermark - self.plan.source_end) if self.high_watermark is not None else 0
-
-    def as_json(self) -> documents.StatusRow:
-        """The stable interface of ``status --json``."""
-        return {
-            "topic": self.plan.key.source.topic,
-            "partition": self.plan.key.source.partition,
-            "target_topic": self.plan.key.target_topic,
-            "state": self.state,
-            "in_store": self.in_store,
-            "log_start": self.log_start,
-            "source_end": self.source_end,
-            "high_watermark": self.high_watermark,
-            "withheld": self.withheld,
-            "position": self.position,
-            "watermark": self.plan.watermark,
-            "lag": self.lag,
-            "lag_seconds": None if self.lag_seconds is None else round(self.lag_seconds, 3),
-            "removed": self.removed,
-            "no_longer_on_target": self.plan.removed.encode(),
-            "missed": self.plan.missed.encode(),
-            "last_verified": self.last_verified,
-            "verified_by": self.level,
-            "delivery": self.delivery,
-            "lost_in_delivery": self.lost_in_delivery,
-            "duplicates": self.duplicates,
-            "superseded": self.superseded,
-            "lost": self.lost,
-            "quarantined": self.quarantined,
-            "skipped": self.skipped,
-            "undecided": self.undecided,
-            "gaps": [gap.as_json() for gap in self.gaps],
-            "error": self.problem or None,
-            "remedy": self.plan.remedy or None,
-            "lost_in_seconds": None if self.loss is None else round(self.loss.seconds, 3),
-        }
+def row_of(
+    plan: PartitionPlan,
+    *,
+    log_start: int | None = None,
+    high_watermark: int | None = None,
+    in_store: bool = True,
+    gaps: tuple[GapRow, ...] = (),
+    loss: SourceLoss | None = None,
+    **more: Any,
+) -> PartitionStatus:
+    """The row of a partition with this plan; ``more`` are fields of `PartitionStatus`, without which nothing is known
+    of its copies, or all is well. A partition is not in sync while the store knows less than the ledger.
+    """
+    source_end = plan.source_end if plan.state is not State.UNREADABLE or log_start is not None else None
+    watermark = plan.start if plan.watermark is None else plan.watermark
+    lost = (gap.range.span for gap in gaps if gap.generation == plan.generation and not gap.copied)
+    error = plan.what or (missed_text(plan.key, plan.missed) if plan.missed else None)
+    unknown = dict.fromkeys(("position", "last_verified", "lag_seconds"))
+    usual = {**unknown, **dict.fromkeys(_COUNTS, 0), "verified_by": NONE, "delivery": EXACTLY_ONCE}
+    return PartitionStatus(
+        **place(plan.key),
+        plan=plan,
+        state=NOT_IN_STORE if plan.state is State.IN_SYNC and not in_store else str(plan.state),
+        in_store=in_store,
+        log_start=log_start,
+        source_end=source_end,
+        high_watermark=high_watermark,
+        withheld=0 if high_watermark is None else max(0, high_watermark - plan.source_end),
+        watermark=plan.watermark,
+        lag=None if source_end is None else max(0, source_end - watermark),
+        removed=plan.removed.span,
+        no_longer_on_target=plan.removed,
+        missed=plan.missed,
+        lost=sum(lost),
+        gaps=gaps,
+        error=error,
+        remedy=plan.remedy or None,
+        loss=loss,
+        lost_in_seconds=loss.seconds if loss else None,
+        **{**usual, **more},
+    )
 
 
 def status(
@@ -156,11 +104,11 @@ def status(
         delivered = view.delivered(planned.key, planned.generation)
         quarantined, skipped = view.set_aside(planned.key) if position else (0, 0)
         rows.append(
-            PartitionStatus(
-                plan=planned,
+            row_of(
+                planned,
                 log_start=offsets.log_start if offsets else None,
                 last_verified=entry.time if entry else None,
-                level=view.level(planned.key, planned.generation),
+                verified_by=view.level(planned.key, planned.generation),
                 position=position.next_offset if position else None,
                 high_watermark=offsets.high_watermark if offsets else None,
                 hidden_by=offsets.hidden_by if offsets else "",
@@ -191,8 +139,8 @@ def from_watermark(
     """The row of a partition whose target does not answer, from the store, and from the source if it is known."""
     source_partition = watermark.key.source
     offsets = source.readable.get(source_partition.partition) if source else None
-    return PartitionStatus(
-        plan=PartitionPlan(
+    return row_of(
+        PartitionPlan(
             key=watermark.key,
             state=State.UNREADABLE,
             ids=Ids("", watermark.source_topic_id, watermark.target_topic_id),
@@ -207,8 +155,7 @@ def from_watermark(
         log_start=offsets.log_start if offsets else None,
         high_watermark=offsets.high_watermark if offsets else None,
         last_verified=to_text(watermark.updated_at),
-        position=None,
-        level=UNKNOWN,
+        verified_by=UNKNOWN,
         loss=loss,
     )
 
@@ -216,7 +163,7 @@ def from_watermark(
 def behind(rows: Iterable[PartitionStatus]) -> dict[TopicPartition, int]:
     """For each source partition with offsets that are not verified: the first of them that can still be read."""
     return {
-        row.plan.key.source: max(_watermark(row), row.log_start)
+        row.source: max(row.plan.start if row.watermark is None else row.watermark, row.log_start)
         for row in rows
         if row.log_start is not None and (row.lag or 0) > 0 and row.plan.source_end > row.log_start
     }
@@ -230,7 +177,7 @@ def with_times(
     """
 
     def lag_seconds(row: PartitionStatus) -> float | None:
-        source_partition = row.plan.key.source
+        source_partition = row.source
         if row.lag is None:
             return None
         if row.lag <= 0 or (source_partition in times and times[source_partition] is None):
@@ -241,25 +188,20 @@ def with_times(
     return [replace(row, lag_seconds=lag_seconds(row)) for row in rows]
 
 
-def _watermark(row: PartitionStatus) -> int:
-    return row.plan.start if row.plan.watermark is None else row.plan.watermark
-
-
 def status_table(rows: list[PartitionStatus]) -> str:
     open_transactions = [
-        f"{row.plan.key.source}: "
-        + withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0, row.hidden_by)
+        f"{row.source}: " + withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0, row.hidden_by)
         for row in rows
         if row.withheld
     ]
     silent = {f"NO ANSWER {row.plan.what}\n  remedy: {row.plan.remedy}": None for row in rows if not row.answers}
     gaps = (str(gap) for row in rows for gap in row.gaps)
-    removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
+    removed = (removal_text(row.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
     not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
     delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
     failed = [
-        f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
-        f" {row.undecided} of them wait for a decision: {failed_list(row.plan.key.replication)}"
+        f"FAILED RECORDS {row.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
+        f" {row.undecided} of them wait for a decision: {failed_list(row.replication)}"
         for row in rows
         if row.quarantined + row.skipped
     ]
@@ -272,24 +214,24 @@ def status_table(rows: list[PartitionStatus]) -> str:
 def _columns(rows: list[PartitionStatus]) -> str:
     """The table itself, without columns that are empty for all of these partitions."""
     columns = {
-        "partition": [str(row.plan.key.source) for row in rows],
-        "target": [row.plan.key.target_topic for row in rows],
+        "partition": [str(row.source) for row in rows],
+        "target": [row.target_topic for row in rows],
         "state": [row.state for row in rows],
         "log start": [_text(row.log_start) for row in rows],
         "source end": [_text(row.source_end) for row in rows],
         "withheld": [_text(row.withheld) for row in rows],
         "position": [_text(row.position) for row in rows],
-        "watermark": [_text(row.plan.watermark) for row in rows],
+        "watermark": [_text(row.watermark) for row in rows],
         "lag": [_text(row.lag) for row in rows],
         "lag time": [_age(row.lag_seconds) for row in rows],
         "removed": [_text(row.removed) for row in rows],
         "lost": [_text(row.lost) for row in rows],
         "failed": [_text(row.quarantined + row.skipped) for row in rows],
         "last verified": [_to_the_second(row.last_verified) for row in rows],
-        "verified by": [row.level for row in rows],
+        "verified by": [row.verified_by for row in rows],
     }
     say_nothing = {
-        "target": all(row.plan.key.target_topic == row.plan.key.source.topic for row in rows),
+        "target": all(row.target_topic == row.topic for row in rows),
         "position": columns["position"] == columns["watermark"],
         **{name: set(columns[name]) <= {"0", "-"} for name in ("log start", "withheld", "removed", "lost", "failed")},
     }
@@ -299,11 +241,11 @@ def _columns(rows: list[PartitionStatus]) -> str:
 
 def _delivered(row: PartitionStatus) -> str:
     counts = f"{row.lost_in_delivery} records lost in delivery, {row.duplicates} duplicates on the target"
-    return f"{row.plan.key.source}: the watermark stands on {row.delivery}: {counts}"
+    return f"{row.source}: the watermark stands on {row.delivery}: {counts}"
 
 
 def _not_in_store(rows: list[PartitionStatus]) -> str:
-    finding = store_finding([row.plan.key for row in rows if not row.in_store], len(rows))
+    finding = store_finding([row.key for row in rows if not row.in_store], len(rows))
     return f"{finding.what}\n  remedy: {finding.remedy}" if finding else ""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_replication import documents
+from kafka_replication.documents import Pairs
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.plan import State
@@ -29,72 +29,50 @@ _CONTRADICTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRow:
-    """One partition: the offsets that were verified now with the number of records, or the reason why they are not."""
+    """The offsets of one partition that were verified now, with so many records; ``watermark`` is null if it stays."""
 
-    key: PartitionKey
-    verified: Coverage
+    topic: str
+    partition: int
+    verified: Pairs
     records: int
-    watermark: int | None
     error: str | None
-    remedy: str
-
-    def as_json(self) -> documents.VerifiedRow:
-        return {
-            "topic": self.key.source.topic,
-            "partition": self.key.source.partition,
-            "verified": self.verified.encode(),
-            "records": self.records,
-            "error": self.error,
-            "remedy": self.remedy or None,
-            "watermark": self.watermark,
-        }
+    remedy: str | None
+    watermark: int | None
 
     def __str__(self) -> str:
-        text = f"{self.key.source}: {self.verified} verified, {self.records} records"
+        text = f"{self.topic}-{self.partition}: {self.verified} verified, {self.records} records"
         return f"{text}; FAILED {self.error}" if self.error else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyDocument:
+    """``verify``: what was read back, and which copies a cluster contradicts."""
+
+    replication: str
+    ranges: list[VerifiedRow]
 
 
 def verified_rows(
     results: Sequence[VerifyResult], moved: Mapping[PartitionKey, int], standing: Iterable[PartitionStatus]
 ) -> list[VerifiedRow]:
     """One row for each result, and one for each other partition in which a cluster contradicts the ledger."""
-    contradicted = {row.plan.key: row for row in standing if row.plan.state in _CONTRADICTED or row.plan.missed}
-    return [*_read_back(results, moved, contradicted), *_others(results, moved, contradicted)]
-
-
-def _read_back(
-    results: Sequence[VerifyResult],
-    moved: Mapping[PartitionKey, int],
-    contradicted: Mapping[PartitionKey, PartitionStatus],
-) -> Iterator[VerifiedRow]:
-    for result in results:
-        row = contradicted.get(result.key)
-        error, remedy = result.error, result.remedy
-        if row is not None and not error:
-            error, remedy = row.problem, row.plan.remedy
-        yield VerifiedRow(
-            key=result.key,
-            verified=result.verified,
-            records=result.records,
-            watermark=moved.get(result.key),
-            error=error,
-            remedy=remedy,
-        )
-
-
-def _others(
-    results: Sequence[VerifyResult],
-    moved: Mapping[PartitionKey, int],
-    contradicted: Mapping[PartitionKey, PartitionStatus],
-) -> Iterator[VerifiedRow]:
+    contradicted = {row.key: row for row in standing if row.plan.state in _CONTRADICTED or row.plan.missed}
     read_back = {result.key for result in results}
-    for key, row in contradicted.items():
-        if key not in read_back:
-            yield VerifiedRow(
-                key=key,
-                verified=Coverage(),
-                records=0,
-                watermark=moved.get(key),
-                error=row.problem,
-                remedy=row.plan.remedy,
+    others = [VerifyResult(key=key, verified=Coverage()) for key in contradicted if key not in read_back]
+    rows = list[VerifiedRow]()
+    for result in (*results, *others):
+        error, remedy = result.error, result.remedy or None
+        if not error and (row := contradicted.get(result.key)):
+            error, remedy = row.error, row.remedy
+        rows.append(
+            VerifiedRow(
+                topic=result.key.source.topic,
+                partition=result.key.source.partition,
+                verified=result.verified,
+                records=result.records,
+                error=error,
+                remedy=remedy,
+                watermark=moved.get(result.key),
             )
+        )
+    return rows

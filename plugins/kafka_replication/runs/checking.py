@@ -6,13 +6,12 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kafka_replication import documents
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.checks.loops import loops
 from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.run.engines import engine_rows
+from kafka_replication.reporting.run.engines import EngineRow, engine_rows
 from kafka_replication.runs.plan import one_side, previewing
 from kafka_replication.runs.replicate.replicating import job
 from kafka_replication.runs.run import Request, Run
@@ -27,7 +26,7 @@ class Checked:
     """The findings, and what a run would copy with which engine; nothing if there is no plan."""
 
     findings: list[Finding]
-    engines: list[documents.EngineRow] = field(default_factory=list)
+    engines: list[EngineRow] = field(default_factory=list)
 
 
 def check(run: Run) -> Checked:

@@ -184,8 +184,8 @@ def begin_of(moment: datetime, span: Span) -> datetime:
 
 def lag_of(rows: Sequence[StatusRow]) -> Lag:
     """The lag of these partitions together; it is not known if that of any of them is not."""
-    offsets = [row["lag"] for row in rows if row["lag"] is not None]
-    ages = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
+    offsets = [row.lag for row in rows if row.lag is not None]
+    ages = [row.lag_seconds for row in rows if row.lag_seconds is not None]
     return Lag(
         sum(offsets) if len(offsets) == len(rows) else None,
         max(ages, default=0.0) if len(ages) == len(rows) else None,

@@ -158,7 +158,8 @@ def partition(reader: Reader, key: PartitionKey) -> str:
     """One partition with the map of its ranges. Raises BadInput."""
     row = reader.row(key.replication)
     ranges = reader.store.copied_ranges(key, RANGES)
-    standing = next((each for each in reader.store.standing_partitions(key.replication) if _is(each, key)), None)
+    known = reader.store.standing_partitions(key.replication)
+    standing = next((row for row in known if (row.source, row.target_topic) == (key.source, key.target_topic)), None)
     topic, number = key.source.topic, str(key.source.partition)
     chosen = {"topics": topic, "topic": topic, "partitions": number, "partition": number}
     gap = _lost(standing) if standing else {}
@@ -216,23 +217,19 @@ def paged(found: Sequence[T], page: int) -> tuple[int, int, Sequence[T]]:
 
 def _partitions(reader: Reader, row: Row, q: str, page: int) -> Mapping[str, Any]:
     found = [each for each in reader.store.standing_partitions(row.replication) if _has(each, q)]
-    found.sort(key=lambda each: (each["error"] is None, -(each["lag"] or 0)))
+    found.sort(key=lambda each: (each.error is None, -(each.lag or 0)))
     number, pages, shown = paged(found, page)
     return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages}
 
 
 def _has(row: StatusRow, q: str) -> bool:
-    text = f"{row['topic']}-{row['partition']} {row['target_topic']} {row['state']}".lower()
+    text = f"{row.source} {row.target_topic} {row.state}".lower()
     return all(word in text for word in q.lower().split())
-
-
-def _is(row: StatusRow, key: PartitionKey) -> bool:
-    return (row["topic"], row["partition"], row["target_topic"]) == (*_place(key), key.target_topic)
 
 
 def _lost(row: StatusRow) -> Mapping[str, str]:
     """The source offsets that are neither copied nor there any more, for the form that gives them up."""
-    position, start = row["position"], row["log_start"]
+    position, start = row.position, row.log_start
     return {"from": str(position), "until": str(start)} if position is not None and (start or 0) > position else {}
 
 

@@ -54,9 +54,9 @@ def marks(ranges: Sequence[CopiedRange], row: StatusRow | None) -> list[Mark]:
                 text=f"{outcome.range}: {outcome.copied:,} records copied by run {outcome.run_id}{when}, {sentence}",
             )
         )
-    for gap in row["gaps"] if row else ():
-        text = f"[{gap['from']}, {gap['until']}): given up by {gap['approved_by']} at {gap['time']}: {gap['reason']}"
-        found.append(Mark(lane="gaps", from_=gap["from"], until=gap["until"], kind="gap", text=text))
+    for gap in row.gaps if row else ():
+        text = f"{gap.range}: given up by {gap.approved_by} at {gap.time}: {gap.reason}"
+        found.append(Mark(lane="gaps", from_=gap.from_, until=gap.until, kind="gap", text=text))
     return found
 
 
@@ -73,9 +73,9 @@ class RangeMap:
     def of(cls, ranges: Sequence[CopiedRange], row: StatusRow | None) -> RangeMap:
         found = marks(ranges, row)
         named = {
-            "log start": row["log_start"] if row else None,
-            "watermark": row["watermark"] if row else None,
-            "source end": row["source_end"] if row else None,
+            "log start": row.log_start if row else None,
+            "watermark": row.watermark if row else None,
+            "source end": row.source_end if row else None,
         }
         lines = tuple((name, at) for name, at in named.items() if at is not None)
         ends = [*(mark.from_ for mark in found), *(mark.until for mark in found), *(at for _, at in lines)]

@@ -24,7 +24,7 @@ class Site:
         return f"{self.base}/replications/{quote(name, safe='')}"
 
     def partition(self, name: str, row: StatusRow) -> str:
-        place = urlencode({"topic": row["topic"], "partition": row["partition"], "target": row["target_topic"]})
+        place = urlencode({"topic": row.topic, "partition": row.partition, "target": row.target_topic})
         return f"{self.replication(name)}/partition?{place}"
 
     def ranges(self, name: str, run_id: str) -> str:

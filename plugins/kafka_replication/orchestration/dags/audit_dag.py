@@ -32,11 +32,12 @@ class AuditOperator(OnSparkOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
+        from kafka_replication.documents import as_json
         from kafka_replication.runs.audit import audit as auditing
 
         with task_run.opened(self.replication, context) as run, self.launcher() as spark:
             report = auditing.audit(run, audit_request(context["params"]), spark)
-        context["ti"].xcom_push("return_value", report.as_json(IN_XCOM))
+        context["ti"].xcom_push("return_value", as_json(report.document(IN_XCOM)))
         self.log.info("audit: %s\n%s", report.outcome, report.text())
         _fail_unless_clean(report)
 

@@ -31,6 +31,7 @@ class FailedOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the records as its return value, before it fails."""
+        from kafka_replication.documents import as_json
         from kafka_replication.runs.failed.command import handle
         from kafka_replication.runs.failed.retry_discard import Decision
 
@@ -42,8 +43,8 @@ class FailedOperator(StepOperator):
             mistakes.raise_all()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
             answer = handle(run, action, filters, Decision(by=by, reason=form.text(params["reason"])))
-        document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}
-        context["ti"].xcom_push("return_value", document)
+        document = as_json(answer.document)
+        context["ti"].xcom_push("return_value", {**document, "records": document["records"][:IN_XCOM]})
         self.log.info("%s:\n%s", action, answer.text)
         if answer.failed:
             raise AirflowFailException("some records stay as they were; the log and the XCom say why")

@@ -43,36 +43,27 @@ class RepairOperator(StepOperator):
             return self._approve(run, approval_of(params, context["dag_run"]))
 
     def _approve(self, run: Run, approval: Approval) -> dict[str, Any]:
-        from kafka_replication.planning.partitions.gaps import ApprovedGap
+        from kafka_replication.documents import ApprovedDocument, GapRow, as_json
         from kafka_replication.runs.leasing import leased, topic_scope
         from kafka_replication.runs.repair import approval as approving
 
         key = approval.key(run.replication)
         with leased(run, topic_scope(key.target_topic), "repair") as held:
             gap, new = approving.approve(held, approval)
-        shown = ApprovedGap(key, gap)
+        shown = GapRow.of(key, gap)
         self.log.info("%s; %s", shown, "the next run continues after the gap" if new else "it was recorded before")
-        return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}
+        return dict(as_json(ApprovedDocument(replication=run.replication.name, new=new, gap=shown)))
 
     def _reset(self, run: Run, topic: str) -> dict[str, Any]:
+        from kafka_replication.documents import ResetDocument, as_json
         from kafka_replication.runs.leasing import leased, topic_scope
         from kafka_replication.runs.repair.reset import reset_topic
 
         with leased(run, topic_scope(run.replication.target_topic(topic)), "repair") as held:
-            done = sorted(reset_topic(held, topic).items())
-        for key, position in done:
-            self.log.info("%s: generation %d starts at offset %d", key, position.generation, position.start)
-        rows = [
-            {
-                "topic": topic,
-                "partition": key.source.partition,
-                "target_topic": key.target_topic,
-                "generation": position.generation,
-                "start": position.start,
-            }
-            for key, position in done
-        ]
-        return {"replication": run.replication.name, "partitions": rows}
+            document = ResetDocument.of(run.replication.name, reset_topic(held, topic))
+        for row in document.partitions:
+            self.log.info("%s: generation %d starts at offset %d", row.key, row.generation, row.start)
+        return dict(as_json(document))
 
 
 def repair_of(params: Any) -> Repair:

@@ -56,13 +56,14 @@ class BackfillPlanOperator(StepOperator):
         return _numbers(run.run_id, plan)
 
     def _show(self, context: Context, request: BackfillRequest) -> None:
+        from kafka_replication.documents import as_json
         from kafka_replication.reporting import backfill as backfill_report
         from kafka_replication.runs import backfill as backfilling
 
         with task_run.opened(self.replication, context) as run:
             plan = backfilling.preview(run, request)
         self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(plan))
-        context["ti"].xcom_push("return_value", backfill_report.as_json(plan))
+        context["ti"].xcom_push("return_value", as_json(backfill_report.document(plan)))
         context["ti"].xcom_push(SUMMARY, backfill_report.plan_table(plan))
         if plan.refused:
             raise AirflowFailException("; ".join(line.plan.what for line in plan.refused))

@@ -90,8 +90,9 @@ class PlanOperator(StepOperator):
         }
 
     def _show(self, context: Context, request: Request) -> None:
+        from kafka_replication.documents import as_json
         from kafka_replication.planning.checks import preflight
-        from kafka_replication.reporting.run.report import plan_as_json, plan_summary, planned
+        from kafka_replication.reporting.run.report import dry_run, plan_summary, planned
         from kafka_replication.runs import steps
 
         with task_run.opened(self.replication, context) as run:
@@ -100,7 +101,7 @@ class PlanOperator(StepOperator):
             finding.log_to(log)
         for text in planned(plan, findings):
             self.log.info("dry run, nothing is changed; a run would do:\n%s", text)
-        context["ti"].xcom_push("return_value", plan_as_json(plan))
+        context["ti"].xcom_push("return_value", as_json(dry_run(plan)))
         context["ti"].xcom_push(SUMMARY, plan_summary(plan))
         with task_run.failing():
             preflight.raise_errors(findings)
@@ -117,6 +118,7 @@ class ReportOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
+        from kafka_replication.documents import as_json
         from kafka_replication.runs import steps
         from kafka_replication.runs.leasing import NOTHING
 
@@ -126,7 +128,7 @@ class ReportOperator(StepOperator):
             report = steps.report(run, plan, steps.NotDone.from_json(told))
             verified = steps.verified_now(run, plan, report)
         stats.reported(self.replication.name, report)
-        context["ti"].xcom_push("return_value", report.as_json())
+        context["ti"].xcom_push("return_value", as_json(report))
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
         if report.failed:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from kafka_replication import documents
-from kafka_replication.ledger.entries import Gap, Position, Receipt
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.offsets import Coverage, OffsetRange
 
 
@@ -39,40 +36,3 @@ def unverifiable(
 def crossing(position: Position, gap: OffsetRange) -> Position:
     """The position after the gap is added to its coverage."""
     return position.adding(gap, None, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovedGap:
-    """An approved gap and its partition, as status, reports and audits show it."""
-
-    key: PartitionKey
-    gap: Gap
-
-    def as_json(self) -> documents.GapRow:
-        gap = self.gap
-        return {
-            "topic": self.key.source.topic,
-            "partition": self.key.source.partition,
-            "target_topic": self.key.target_topic,
-            "generation": gap.generation,
-            "kind": gap.kind,
-            "from": gap.range.from_,
-            "until": gap.range.until,
-            "reason": gap.reason,
-            "approved_by": gap.approved_by,
-            "time": gap.time,
-            "run_id": gap.run_id,
-        }
-
-    def __str__(self) -> str:
-        gap = self.gap
-        return (
-            f"{'UNPROVEN' if gap.copied else 'LOST'} {self.key.source} {gap.range}: {gap.range.span} offsets "
-            f"({gap.kind}, generation {gap.generation}), "
-            f"given up by {gap.approved_by} at {gap.time}: {gap.reason}"
-        )
-
-
-def listed(gaps: Mapping[PartitionKey, Sequence[Gap]]) -> tuple[ApprovedGap, ...]:
-    """All approved gaps, ordered by partition."""
-    return tuple(ApprovedGap(key, gap) for key in sorted(gaps) for gap in gaps[key])

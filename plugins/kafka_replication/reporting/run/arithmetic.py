@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from kafka_replication.documents import place
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import ASIDE, LedgerView
@@ -14,6 +15,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.partitions import refusals
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention import target_retention
+from kafka_replication.reporting.run.engines import EngineTurnRow
 from kafka_replication.reporting.run.report import RangeReport
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.verification.verify import VerifyResult
@@ -97,7 +99,7 @@ def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:
     key, view = planned.key, evidence.view
     position = view.position(key, planned.generation)
     end = view.verified_end(key) if position else 0
-    line = RangeReport(key=key, range=OffsetRange(end, end), watermark=evidence.watermarks.get(key))
+    line = RangeReport(**place(key, OffsetRange(end, end)), watermark=evidence.watermarks.get(key))
     return _stored(evidence, line, end) if position and end > position.start else line
 
 
@@ -120,8 +122,7 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
 def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
     """The line of copies that were on the target and are missing now."""
     return RangeReport(
-        key=planned.key,
-        range=range_,
+        **place(planned.key, range_),
         missing=range_.span,
         watermark=evidence.watermarks.get(planned.key),
         error=target_retention.missed_text(planned.key, Coverage.of([range_])),
@@ -162,8 +163,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     lost = evidence.view.given_up(key, planned.generation).subtract(counted).within(range_).span
     engines = tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id))
     return RangeReport(
-        key=key,
-        range=range_,
+        **place(key, range_),
         copied=here.records - gone_here.records,
         written=here.written - gone_here.written,
         copied_before=before.records - gone_before.records + sum(again.values()),
@@ -179,8 +179,9 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,
         engines=engines,
+        engine_why=planned.engine.why if engines and planned.engine else None,
         begun=planned.engine if engines else None,
-        turns=tuple(_turns(evidence, planned, range_)),
+        turns=tuple(map(EngineTurnRow.of, _turns(evidence, planned, range_))),
     )
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from pydantic import ValidationError
 
-from kafka_replication import documents
+from kafka_replication.documents import adapter
 from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
@@ -18,7 +18,6 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.sizes import amount
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import Plan
-from kafka_replication.runtime.private_json import deferred
 
 WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds
 
@@ -41,9 +40,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Counts):
-    """The progress of a run, and its speed. ``records`` and ``bytes`` are those that this attempt of the run has
-    committed; ``seconds`` is its time so far. ``throttled`` is the time for which quotas, or a target that was not
-    ready, have made its ranges wait, added up. ``waiting`` names what it waits for, while it does not move.
+    """The progress of a run. A range is done once it is verified, an offset once it is on the target or given up.
+
+    ``records`` and ``bytes`` are committed by this attempt of the run, ``seconds`` is its age, ``throttled`` the
+    time for which quotas or a target that was not ready made its ranges wait, ``waiting`` what it waits for.
+    ``seconds_left`` is an estimate; null if there is none.
     """
 
     records: int = 0
@@ -53,41 +54,22 @@ class Progress(Counts):
     seconds_left: float | None = None  # None: not known
     throttled: float = 0.0
     waiting: str | None = None
+    percent: int = field(init=False, default=0)  # of the offsets; 100 only if every range is done, too
 
-    @property
-    def percent(self) -> int:
-        """The share of the offsets that are done; 100 only if every range is done, too."""
-        return percent(self.offsets_done, self.offsets, self.ranges_done == self.ranges)
+    def __post_init__(self) -> None:
+        share = percent(self.offsets_done, self.offsets, self.ranges_done == self.ranges)
+        object.__setattr__(self, "percent", share)
 
     @property
     def reading_back(self) -> bool:
         """True if everything is on the target, and a part of it is not verified."""
         return self.offsets_done == self.offsets and self.ranges_done < self.ranges
 
-    def as_json(self) -> documents.ProgressRow:
-        """The stable interface of ``status --json``."""
-        return {
-            "ranges": self.ranges,
-            "ranges_done": self.ranges_done,
-            "offsets": self.offsets,
-            "offsets_done": self.offsets_done,
-            "slowest": self.slowest,
-            "slowest_percent": self.slowest_percent,
-            "records": self.records,
-            "bytes": self.bytes,
-            "seconds": self.seconds,
-            "bytes_per_second": self.bytes_per_second,
-            "seconds_left": self.seconds_left,
-            "throttled": self.throttled,
-            "waiting": self.waiting,
-            "percent": self.percent,
-        }
-
     @classmethod
     def from_json(cls, text: str) -> Progress | None:
-        """The inverse of `as_json`, as text; None if another version wrote a text that this one does not know."""
+        """The progress in this text; None if another version wrote a text that this one does not know."""
         try:
-            return _PROGRESS.validate_json(text)
+            return adapter(cls).validate_json(text)
         except ValidationError:
             return None
 
@@ -108,9 +90,6 @@ class Progress(Counts):
         slowest = "" if self.slowest is None else f"; slowest {self.slowest} ({self.slowest_percent}%)"
         waiting = "" if self.waiting is None else f"; waits for {self.waiting}"
         return ", ".join(parts) + slowest + waiting
-
-
-_PROGRESS = deferred(Progress)
 
 
 def percent(done: int, all_: int, finished: bool) -> int:

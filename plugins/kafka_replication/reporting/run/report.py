@@ -3,140 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from kafka_replication import documents
+from pydantic import Field, field_serializer
+
+from kafka_replication.documents import GapRow, Inner, Pair, Pairs, PartitionRow, Seconds, SpanRow, place
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
-from kafka_replication.model.engine_choice import EngineChoice, Turn
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.sizes import amount
 from kafka_replication.model.targets import TRANSACTIONAL, Promise
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.partitions.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.target_retention import removal_text
-from kafka_replication.reporting.run.engines import engine_lines, engine_rows, turn_lines, turn_rows
+from kafka_replication.reporting.run.engines import EngineTurnRow, engine_rows, turn_lines
 from kafka_replication.reporting.table import table
+
+Outcome = Literal["done", "nothing_to_do", "failed"]
+PlannedOutcome = Literal["planned", "nothing_to_do", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeReport:
-    """One range: ``span = copied + copied_before + filtered + quarantined + skipped + lost_in_delivery + not_visible +
-    lost + missing``.
+class RangeReport(SpanRow):
+    """One range of a run. ``until - from`` is the sum of ``copied``, ``copied_before``, ``filtered``, ``quarantined``,
+    ``skipped``, ``lost_in_delivery``, ``not_visible``, ``lost`` and ``missing``; docs/words.md explains each.
 
-    ``copied`` counts the source records of this run, ``copied_before`` those that an earlier run committed and did not
-    report. ``written`` is the number of target records for ``copied``; it differs only with a transform. Records that
-    were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
-    ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost`` offsets
-    were given up by approval. ``missing`` ones are not on the target yet, or were gone before they were read back.
-    ``digest_ok`` is None if no digest was compared. ``lost_in_delivery`` are records that were sent and did not arrive,
-    in a profile that may lose records. ``duplicates`` are further copies of the range's records on the target; they are
-    no part of the span. ``superseded`` are those copied records, also of earlier runs, that readers do not find because
-    a newer one of their key is there. ``seconds`` is the time of the copy; 0 if this run copied nothing of the range.
+    ``superseded`` of the copied records are not found, because a newer one of their key is there (`shape: latest`).
+    ``written`` counts the records of ``copied`` on the target, ``digest_ok`` is null if no digest was compared, and
+    ``watermark`` if it did not move. ``bytes`` and ``seconds`` are those of this run's copy, ``engines`` those that
+    wrote it. ``engine_why`` is the plan's reason for the engine that it chose; null if this run copied nothing or the
+    plan is an older one. ``engine_turns`` says which other engine began or took over, and why: the first three times of
+    a range, as far as the last attempt to copy told them; the log of the task has all.
     """
 
-    key: PartitionKey
-    range: OffsetRange
     copied: int = 0
-    copied_before: int = 0
-    not_visible: int = 0
-    missing: int = 0
-    digest_ok: bool | None = None
-    watermark: int | None = None
-    bytes: int = 0
-    seconds: float = 0.0
-    error: str | None = None
-    remedy: str = ""
-    lost: int = 0
+    copied_before: int = 0  # by an earlier run, which did not report it
+    written: int | None = None  # None: as many as ``copied``; it differs only with a transform
     filtered: int = 0
     quarantined: int = 0
     skipped: int = 0
-    lost_in_delivery: int = 0
-    duplicates: int = 0
+    lost_in_delivery: int = 0  # sent, in a profile that may lose records, and not arrived
+    duplicates: int = 0  # further copies on the target; no part of the span
     superseded: int = 0
-    written: int | None = None  # None: as many as ``copied``
-    engines: tuple[str, ...] = ()  # that wrote what this run copied
-    begun: EngineChoice | None = None  # by this engine, as planned; None: this run copied nothing, or an older plan
-    turns: tuple[Turn, ...] = ()  # of other engines, as far as the step that copied told them
+    not_visible: int = 0  # derived: transaction markers, aborted records and records removed by compaction
+    lost: int = 0  # given up by approval
+    missing: int = 0  # not on the target yet, or gone before they were read back
+    digest_ok: bool | None = None
+    watermark: int | None = None
+    bytes: int = 0
+    seconds: Seconds = 0.0
+    engines: tuple[str, ...] = ()
+    engine_why: str | None = None
+    turns: Annotated[tuple[EngineTurnRow, ...], Field(alias="engine_turns")] = ()
+    error: str | None = None
+    remedy: Inner[str] = ""  # in JSON at the end of ``error``
+    begun: Inner[EngineChoice | None] = None  # by this engine, as planned
 
-    @property
-    def mb_per_second(self) -> float:
-        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
+    @field_serializer("written")
+    def _as_many(self, written: int | None) -> int:
+        return self.copied if written is None else written
 
-    def as_json(self) -> documents.RangeRow:
-        """The stable interface of ``run --json``."""
-        return {
-            "topic": self.key.source.topic,
-            "partition": self.key.source.partition,
-            "target_topic": self.key.target_topic,
-            "from": self.range.from_,
-            "until": self.range.until,
-            "copied": self.copied,
-            "copied_before": self.copied_before,
-            "written": self.copied if self.written is None else self.written,
-            "filtered": self.filtered,
-            "quarantined": self.quarantined,
-            "skipped": self.skipped,
-            "lost_in_delivery": self.lost_in_delivery,
-            "duplicates": self.duplicates,
-            "superseded": self.superseded,
-            "not_visible": self.not_visible,
-            "lost": self.lost,
-            "missing": self.missing,
-            "digest_ok": self.digest_ok,
-            "watermark": self.watermark,
-            "bytes": self.bytes,
-            "seconds": round(self.seconds, 3),
-            "engines": list(self.engines),
-            "engine_why": self.begun.why if self.begun else None,
-            "engine_turns": turn_rows(self.turns),
-            "error": f"{self.error}. Remedy: {self.remedy}" if self.error and self.remedy else self.error,
-        }
+    @field_serializer("error")
+    def _with_remedy(self, error: str | None) -> str | None:
+        return f"{error}. Remedy: {self.remedy}" if error and self.remedy else error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The report of a run. ``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` has all approved gaps of
-    the replication.
+    """``run`` and ``backfill``, and what Airflow's last task pushes: the report of a run, with a row for each range.
 
-    ``notes`` say what this run left to other runs. A run that left something is never ``nothing_to_do``.
+    ``gaps`` has all approved gaps of the replication, ``removed`` says which copies are no longer on the target.
+    ``verified_by`` is the weakest way of reading back (``digest``, ``count``, ``none``), ``delivery`` the weakest
+    profile. ``promise`` is that of the target: unless it is ``transactional``, readers may see records before they are
+    committed.
     """
 
     replication: str
     run_id: str
+    outcome: Outcome = field(init=False, default="done")  # a run that left something is never ``nothing_to_do``
     ranges: tuple[RangeReport, ...]
-    dry_run: bool = False
-    gaps: tuple[ApprovedGap, ...] = ()
-    removed: tuple[str, ...] = ()  # copies that are no longer on the target, as text for people
-    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of the verified records
-    level: str = "none"  # the weakest way in which copies were verified: digest, count or none
-    notes: tuple[str, ...] = ()  # reported once although nothing failed
-    promise: Promise = TRANSACTIONAL  # of the target
+    gaps: tuple[GapRow, ...] = ()
+    removed: tuple[str, ...] = ()
+    level: Annotated[str, Field(alias="verified_by")] = "none"
+    delivery: Delivery = EXACTLY_ONCE  # of the verified records
+    promise: Promise = TRANSACTIONAL
+    notes: tuple[str, ...] = ()  # what this run left to other runs, reported once although nothing failed
+
+    def __post_init__(self) -> None:
+        outcome = "failed" if self.failed else "done" if self.ranges or self.notes else "nothing_to_do"
+        object.__setattr__(self, "outcome", outcome)
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
         return tuple(line for line in self.ranges if line.error)
-
-    @property
-    def outcome(self) -> documents.Outcome:
-        if self.failed:
-            return "failed"
-        return "done" if self.ranges or self.notes else "nothing_to_do"
-
-    def as_json(self) -> documents.RunDocument:
-        return {
-            "replication": self.replication,
-            "run_id": self.run_id,
-            "outcome": self.outcome,
-            "ranges": [line.as_json() for line in self.ranges],
-            "gaps": [gap.as_json() for gap in self.gaps],
-            "removed": list(self.removed),
-            "verified_by": self.level,
-            "delivery": self.delivery,
-            "promise": self.promise,
-            "notes": list(self.notes),
-        }
 
     def table(self) -> str:
         """The report for people, as a log shows it."""
@@ -165,8 +124,8 @@ class RunReport:
         left_out += [_superseded(line) for line in self.ranges if line.superseded]
         left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         begun = {line.key: line.begun for line in self.ranges if line.begun}
-        engines = engine_lines(engine_rows(begun.values()), "planned to be copied")
-        engines += turn_lines({f"{line.key.source} {turn.range}": turn for line in self.ranges for turn in line.turns})
+        engines = [row.line("planned to be copied") for row in engine_rows(begun.values())]
+        engines += turn_lines([(line, turn) for line in self.ranges for turn in line.turns])
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
             [ranges, *legend(self.ranges), *engines, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
@@ -228,7 +187,7 @@ def _several(line: RangeReport) -> str:
 
 def _cells(line: RangeReport) -> tuple[str, ...]:
     digest = {None: "-", True: "equal", False: "DIFFERS"}[line.digest_ok]
-    speed = f"{amount(line.mb_per_second * 1e6)}/s" if line.seconds else "-"
+    speed = f"{amount(line.bytes / line.seconds)}/s" if line.seconds else "-"
     numbers = (line.range.span, line.copied, line.copied_before, line.not_visible, line.lost, line.missing)
     return (
         str(line.key.source),
@@ -260,7 +219,7 @@ def plan_table(plan: Plan) -> str:
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
     removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
     notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
-    engines = "".join(f"\n{line}" for line in engine_lines(engine_rows(one.engine for one in plan.partitions)))
+    engines = "".join(f"\n{row.line()}" for row in engine_rows(planned.engine for planned in plan.partitions))
     return f"{table(head, rows)}\n{plan_summary(plan)}{engines}{refused}{notes}"
 
 
@@ -293,31 +252,57 @@ def new_topics(partitions: Iterable[PartitionPlan]) -> list[str]:
     )
 
 
-def plan_as_json(plan: Plan) -> documents.DryRunDocument:
-    """The document of a dry run. Ranges are pairs of source offsets."""
-    return {
-        "replication": plan.replication,
-        "dry_run": True,
-        "outcome": "failed" if plan.refused else "nothing_to_do" if plan.idle else "planned",
-        "offsets_to_copy": sum(planned.copy.span for planned in plan.to_copy if planned.copy),
-        "topics_to_create": new_topics(plan.partitions),
-        "partitions": [_planned(planned) for planned in plan.partitions],
-        "notes": list(plan.notes),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunRow(PartitionRow):
+    """The plan of one partition. ``to_copy`` is a ``[from, until]`` pair. ``engine`` begins with it, for the reason
+    ``engine_why``; both are null if nothing is copied.
+    """
+
+    state: str
+    position: int
+    source_end: int
+    to_copy: Pair | None
+    to_verify: Pairs
+    engine: str | None
+    engine_why: str | None
+    error: str | None
+    remedy: str | None
 
 
-def _planned(planned: PartitionPlan) -> documents.DryRunRow:
-    return {
-        "topic": planned.key.source.topic,
-        "partition": planned.key.source.partition,
-        "target_topic": planned.key.target_topic,
-        "state": str(planned.state),
-        "position": planned.position,
-        "source_end": planned.source_end,
-        "to_copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
-        "to_verify": planned.verify.encode(),
-        "engine": planned.engine.engine if planned.engine else None,
-        "engine_why": planned.engine.why if planned.engine else None,
-        "error": planned.what or None,
-        "remedy": planned.remedy or None,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunDocument:
+    """The result of Airflow's task ``plan`` if the run is triggered as a dry run."""
+
+    replication: str
+    dry_run: Literal[True] = True
+    outcome: PlannedOutcome
+    offsets_to_copy: int
+    topics_to_create: list[str]
+    partitions: list[DryRunRow]
+    notes: tuple[str, ...]
+
+
+def dry_run(plan: Plan) -> DryRunDocument:
+    """The document of a dry run."""
+    return DryRunDocument(
+        replication=plan.replication,
+        outcome="failed" if plan.refused else "nothing_to_do" if plan.idle else "planned",
+        offsets_to_copy=sum(planned.copy.span for planned in plan.to_copy if planned.copy),
+        topics_to_create=new_topics(plan.partitions),
+        partitions=[
+            DryRunRow(
+                **place(planned.key),
+                state=str(planned.state),
+                position=planned.position,
+                source_end=planned.source_end,
+                to_copy=planned.copy,
+                to_verify=planned.verify,
+                engine=planned.engine.engine if planned.engine else None,
+                engine_why=planned.engine.why if planned.engine else None,
+                error=planned.what or None,
+                remedy=planned.remedy or None,
+            )
+            for planned in plan.partitions
+        ],
+        notes=plan.notes,
+    )

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
+from kafka_replication.documents import listed
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.partitions import refusals
-from kafka_replication.planning.partitions.gaps import listed
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.sides import Sides
 from kafka_replication.verification.auditing import Size

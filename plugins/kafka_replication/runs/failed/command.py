@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka_replication import documents
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import STATES, Action, FailureKind
@@ -86,7 +85,7 @@ class Asked:
 class Answer:
     """The result of an action. ``failed`` says whether a record stays as it was."""
 
-    document: documents.FailedDocument | documents.DecidedDocument
+    document: reporting.FailedDocument | reporting.DecidedDocument
     text: str
     failed: bool = False
 
@@ -97,22 +96,23 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
     rows = failed_records(run, view, asked.selection(action))
     if action in (Action.LIST, Action.SHOW):
         text = reporting.failed_table(rows) if action is Action.LIST else reporting.shown(rows)
-        return Answer({"replication": name, "records": [reporting.as_json(row) for row in rows]}, text)
+        records = [reporting.FailedRecordRow.of(row) for row in rows]
+        return Answer(reporting.FailedDocument(replication=name, records=records), text)
     if action is Action.RETRY:
         _say_order(run, view, rows)
     outcomes = _decide(run, action, rows, decision) if rows else []
-    listed: list[documents.DecidedRow] = [
-        {
-            **reporting.as_json(outcome.row),
-            "done": outcome.done,
-            "target": outcome.target or None,
-            "order_lost": outcome.behind_newer,
-            "why": outcome.why or outcome.before or None,
-        }
+    decided = [
+        reporting.DecidedRow.of(
+            outcome.row,
+            done=outcome.done,
+            target=outcome.target or None,
+            order_lost=outcome.behind_newer,
+            why=outcome.why or outcome.before or None,
+        )
         for outcome in outcomes
     ]
     stays = not all(each.done for each in outcomes)
-    return Answer({"replication": name, "records": listed}, _text(action, outcomes), stays)
+    return Answer(reporting.DecidedDocument(replication=name, records=decided), _text(action, outcomes), stays)
 
 
 def _say_order(run: Run, view: LedgerView, rows: Sequence[FailedRow]) -> None:

@@ -24,7 +24,7 @@ from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.partitions.starts import starts_to_write
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
-from kafka_replication.reporting.run.engines import engine_lines, engine_rows
+from kafka_replication.reporting.run.engines import engine_rows
 from kafka_replication.runs.plan import foreseeing
 from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.engines import with_engines
@@ -151,8 +151,8 @@ def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None
         since = receipts_from(run_plan, world.view, world.receipt_ends)
         run_plan = replace(run_plan, receipts_from=since, changes=changes(run_plan, world.view, run.transform))
     run_plan = with_engines(run, run_plan, world.snapshot)
-    for line in engine_lines(engine_rows(one.engine for one in run_plan.partitions), "to be copied"):
-        log.info("%s run %s: %s", kind, run.run_id, line)
+    for row in engine_rows(planned.engine for planned in run_plan.partitions):
+        log.info("%s run %s: %s", kind, run.run_id, row.line("to be copied"))
     run_plan = replace(run_plan, settings=run.planned_with)
     text = plan_codec.encode(run_plan)
     stored = run.store.start_run(run.run_id, run.replication.name, kind, text, instead_of=outdated)

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from kafka_replication import documents
+from kafka_replication.documents import place
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.reporting.ledger import RebuiltRow
 from kafka_replication.reporting.table import table
 from kafka_replication.runs.replicate.advancing import change_to
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.watermarks.values import Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The watermark of one partition before and after."""
-
-    before: Watermark | None
-    after: Watermark
-
-    def as_json(self) -> documents.RebuiltRow:
-        source = self.after.key.source
-        return {
-            "topic": source.topic,
-            "partition": source.partition,
-            "target_topic": self.after.key.target_topic,
-            "before": self.before.offset if self.before else None,
-            "after": self.after.offset,
-            "generation": self.after.generation,
-            "version": self.after.version,
-        }
-
-
-def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[Rebuilt]:
+def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[RebuiltRow]:
     """Set every watermark of the replication to the verified end in the ledger, or change none of them.
 
     Raises Refused if the store is ahead of the ledger. ``force`` lowers such watermarks, but a partition that is not in
@@ -50,8 +30,16 @@ def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[Rebuilt]:
     changes = [
         change_to(key, position, ends[key], stored.get(key), run.run_id) for key, position in view.positions.items()
     ]
-    after = run.store.restore_many(changes)
-    return [Rebuilt(stored.get(key), after[key]) for key in sorted(after)]
+    return [
+        RebuiltRow(
+            **place(key),
+            before=stored[key].offset if key in stored else None,
+            after=after.offset,
+            generation=after.generation,
+            version=after.version,
+        )
+        for key, after in sorted(run.store.restore_many(changes).items())
+    ]
 
 
 def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) -> None:
@@ -77,16 +65,16 @@ def _refuse_ahead(stored: Mapping[PartitionKey, Watermark], view: LedgerView, en
         )
 
 
-def rebuilt_table(rows: list[Rebuilt]) -> str:
+def rebuilt_table(rows: list[RebuiltRow]) -> str:
     head = ("partition", "target", "before", "after", "generation", "version")
     lines = [
         (
-            str(row.after.key.source),
-            row.after.key.target_topic,
-            str(row.before.offset) if row.before else "-",
-            str(row.after.offset),
-            str(row.after.generation),
-            str(row.after.version),
+            str(row.source),
+            row.target_topic,
+            "-" if row.before is None else str(row.before),
+            str(row.after),
+            str(row.generation),
+            str(row.version),
         )
         for row in rows
     ]

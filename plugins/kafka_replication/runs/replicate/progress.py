@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 
+from kafka_replication.documents import as_json
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
@@ -118,7 +119,7 @@ class Watch:
             done = progress.ranges_done, progress.offsets_done
             if done != self._done:
                 self._moved, self._done = now(), done
-            document = {**progress.as_json(), "at": now(), "moved": self._moved}
+            document = {**as_json(progress), "at": now(), "moved": self._moved}
             self._run.store.record_progress(self._run.run_id, json.dumps(document))
             self._stored, self._last = moment, progress
         if progress.waiting is not None and progress.waiting != self._waiting:

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Collection, Mapping
 
+from kafka_replication.documents import listed
 from kafka_replication.ledger.view import LedgerView, weakest
 from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import ReplicationError
@@ -13,7 +14,6 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.overview.rows import facts_of
 from kafka_replication.planning.live import as_compared
-from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.retention.old_receipts import may_go
 from kafka_replication.planning.retention.target_retention import removal_text
@@ -53,7 +53,7 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
         replication=run.replication.name,
         run_id=run.run_id,
         ranges=account(evidence),
-        gaps=gaps.listed(view.gaps),
+        gaps=listed(view.gaps),
         removed=tuple(
             removal_text(p.key, gone, view.missed(p.key))
             for p in plan.partitions

@@ -189,11 +189,11 @@ class Watcher:
 
     def _record(self, store: WatermarkStore, rows: Sequence[PartitionStatus]) -> None:
         """Store what was seen, or without partitions what the file says. Only a page misses it if that fails."""
-        name, facts, documents = self.replication.name, facts_of(self.replication), [row.as_json() for row in rows]
-        own = [row for row in documents if row["target_topic"] == self.replication.target_topic(row["topic"])]
+        name, facts = self.replication.name, facts_of(self.replication)
+        own = [row for row in rows if row.target_topic == self.replication.target_topic(row.topic)]
         try:
             if rows:
-                store.record_standing(name, facts, lag_of(own), documents)
+                store.record_standing(name, facts, lag_of(own), rows)
             else:
                 store.record_facts(name, facts)
         except ReplicationError as problem:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, literal, select, tuple_
 
 from kafka_replication.alerting.values import OpenCause
@@ -42,12 +42,23 @@ _standings, _samples, _past, _runs = schema.standings, schema.samples, schema.pa
 _FACTS, _WORK = deferred(Facts), deferred(Work)
 AT_ONCE: Final = 5_000  # samples that one transaction thins
 ROWS: Final = 1  # the version of the stored rows: raise it when a key of `StatusRow` is added or changes its sense
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRows:
+    """The rows of a look, as a column of the store has them."""
+
+    version: Literal[1] = ROWS
+    rows: Sequence[StatusRow]
+
+
+_ROWS = deferred(StoredRows)
 _WITHOUT_PLAN: Final = tuple(column for column in _runs.c if column.name != "plan")
 
 
 def record_standing(db: Connection, replication: str, facts: Facts, lag: Lag, partitions: Sequence[StatusRow]) -> None:
     now = connect.clock(db)
-    text = json.dumps({"version": ROWS, "rows": partitions}, separators=(",", ":"))
+    text = _ROWS.dump_json(StoredRows(rows=partitions), by_alias=True).decode()
     values: dict[str, Any] = {
         "measured_at": now,
         "partition_count": len(partitions),
@@ -260,8 +271,10 @@ def _run(row: Row[Any]) -> RunRecord:
 def partitions(db: Connection, replication: str) -> list[StatusRow]:
     """The rows of the newest look; none if nobody has looked, or if another version of this package did."""
     text = db.execute(select(_standings.c.partitions).where(_standings.c.replication == replication)).scalar()
-    found = json.loads(text) if text else None
-    return list(found["rows"]) if isinstance(found, dict) and found["version"] == ROWS else []
+    try:
+        return list(_ROWS.validate_json(text).rows) if text else []
+    except ValidationError:
+        return []
 
 
 def runs(db: Connection, replication: str, before: int | None, limit: int) -> list[tuple[int, RunRecord]]:

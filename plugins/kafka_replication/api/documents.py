@@ -1,0 +1,94 @@
+"""The documents that ``--json`` prints and that Airflow's tasks push to XCom: docs/api.md says which command has which.
+
+A pydantic ``TypeAdapter`` of each reads them: ``TypeAdapter(RunDocument).validate_python(pulled).ranges[0].copied``.
+"""
+
+from __future__ import annotations
+
+from kafka_replication.documents import (
+    ApprovedDocument,
+    FailureDocument,
+    GapRow,
+    OpenCauseRow,
+    PartitionRow,
+    ResetDocument,
+    ResetRow,
+    SentRow,
+    StatusRow,
+    WatchDocument,
+    WatchedRow,
+)
+from kafka_replication.ledger.entries import Place as PlaceRow
+from kafka_replication.overview.shown import OverviewDocument, OverviewRow
+from kafka_replication.planning.findings import Finding as FindingRow
+from kafka_replication.planning.plan_codec import IdsRow, KeyRow, PartitionPlanRow, SourceRow, StoredPlan
+from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow, SampleRow
+from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
+from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
+from kafka_replication.reporting.findings import CheckDocument, CheckFailureDocument, PlanDocument, PlanFailureDocument
+from kafka_replication.reporting.ledger import LedgerDocument, LedgerRow, RebuiltDocument, RebuiltRow
+from kafka_replication.reporting.run.engines import EngineRow, EngineTurnRow
+from kafka_replication.reporting.run.progress import Progress as ProgressRow
+from kafka_replication.reporting.run.report import DryRunDocument, DryRunRow, Outcome, PlannedOutcome
+from kafka_replication.reporting.run.report import RangeReport as RangeRow
+from kafka_replication.reporting.run.report import RunReport as RunDocument
+from kafka_replication.reporting.run.run_status import RecentRunRow, StatusDocument
+from kafka_replication.reporting.run.run_status import RunAtWork as RunAtWorkRow
+from kafka_replication.reporting.verified import VerifiedRow, VerifyDocument
+
+__all__ = [
+    "ApprovedDocument",
+    "AuditDocument",
+    "AuditOutcome",
+    "AuditRow",
+    "BackfillPlanDocument",
+    "BackfillRow",
+    "CheckDocument",
+    "CheckFailureDocument",
+    "DecidedDocument",
+    "DecidedRow",
+    "DifferenceRow",
+    "DryRunDocument",
+    "DryRunRow",
+    "EngineRow",
+    "EngineTurnRow",
+    "FailedDocument",
+    "FailedRecordRow",
+    "FailureDocument",
+    "FindingRow",
+    "GapRow",
+    "HistoryRow",
+    "IdsRow",
+    "KeyRow",
+    "LedgerDocument",
+    "LedgerRow",
+    "OpenCauseRow",
+    "Outcome",
+    "OverviewDocument",
+    "OverviewRow",
+    "PartitionPlanRow",
+    "PartitionRow",
+    "PlaceRow",
+    "PlanDocument",
+    "PlanFailureDocument",
+    "PlannedOutcome",
+    "ProgressRow",
+    "RangeRow",
+    "RebuiltDocument",
+    "RebuiltRow",
+    "RecentRunRow",
+    "ResetDocument",
+    "ResetRow",
+    "RunAtWorkRow",
+    "RunDocument",
+    "SampleRow",
+    "SentRow",
+    "SourceRow",
+    "StatusDocument",
+    "StatusRow",
+    "StoredPlan",
+    "VerifiedRow",
+    "VerifyDocument",
+    "WatchDocument",
+    "WatchedRow",
+]
