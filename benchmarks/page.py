@@ -26,8 +26,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import floor_millis
 from kafka_replication.overview.metrics import Collector, exposition
 from kafka_replication.store import open_store, schema
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.sight import Facts, Lag, Span, Total, Work
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import pages
 from kafka_replication.web.pages import Choices, Reader
 from kafka_replication.web.site import Site

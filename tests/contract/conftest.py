@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 
 from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from stack.processes import ProcessRecord
 from tests.contract.copy_case import CopyCase
 from tests.support.clusters import Brokers, locked

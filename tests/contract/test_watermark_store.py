@@ -16,7 +16,7 @@ from kafka_replication.model.errors import Refused, StaleWriter
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
 from tests.support import watermarks
 
@@ -40,7 +40,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def test_a_new_store_knows_nothing(store: WatermarkStore) -> None:
-    assert (store.watermarks(NAME), store.history(KEY), store.leases(NAME), store.runs(NAME)) == ({}, [], [], [])
+    assert (store.watermarks(NAME), store.leases(NAME), store.runs(NAME)) == ({}, [], [])
 
 
 def test_what_was_stored_is_there_after_reopening(store_url: str, store: WatermarkStore) -> None:
@@ -51,10 +51,9 @@ def test_what_was_stored_is_there_after_reopening(store_url: str, store: Waterma
     assert (first.offset, first.version, first.run_id, first.generation) == (2**62, 1, "run-1", 1)
 
 
-def test_each_change_moves_the_version_by_one_and_is_kept(store: WatermarkStore) -> None:
+def test_each_change_moves_the_version_by_one(store: WatermarkStore) -> None:
     changes = [advance(store, 10, None), advance(store, 25, 1, run_id="run-2"), advance(store, 26, 2)]
     assert [mark.version for mark in changes] == [1, 2, 3]
-    assert store.history(KEY) == changes
     assert store.watermarks(NAME)[KEY] == changes[-1]
 
 
@@ -65,7 +64,7 @@ def test_storing_the_same_or_less_succeeds_and_changes_nothing(
     advance(store, 10, None)
     stored = advance(store, 25, 1)
     assert advance(store, offset, version, run_id="run-2") == stored
-    assert len(store.history(KEY)) == 2
+    assert store.watermarks(NAME) == {KEY: stored}
 
 
 def test_a_restored_watermark_is_what_was_asked_for_and_its_version_moves_forward(store: WatermarkStore) -> None:
@@ -75,7 +74,6 @@ def test_a_restored_watermark_is_what_was_asked_for_and_its_version_moves_forwar
     assert (restored.offset, restored.version, restored.run_id) == (7, 3, "run-9")
     assert store.watermarks(NAME)[KEY] == restored
     assert watermarks.restore(store, KEY, 7, 3, generation=1, run_id="run-10") == restored
-    assert [mark.version for mark in store.history(KEY)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("version", [None, 1])
@@ -97,7 +95,7 @@ def test_a_wrong_version_is_refused_naming_who_stored_what_and_when(store: Water
     stored = advance(store, 10, None, run_id="run-of-bob")
     with pytest.raises(StaleWriter, match=f"orders-3.*run-of-bob stored 10 .*{stored.updated_at:%Y-%m-%dT%H:%M:%S}"):
         advance(store, 11, version, run_id="mine")
-    assert store.history(KEY) == [stored]
+    assert store.watermarks(NAME) == {KEY: stored}
 
 
 def test_expecting_a_version_of_an_empty_store_is_refused(store: WatermarkStore) -> None:
@@ -154,7 +152,6 @@ def test_no_interleaving_moves_a_watermark_back_or_a_version_other_than_by_one(
             assert (after.generation, after.offset) > (before.generation, before.offset)
             assert (after.version, after.run_id, version) == (before.version + 1, f"r{number}", before.version)
             assert after.generation > before.generation or after.source_topic_id == before.source_topic_id
-    assert [mark.version for mark in store.history(key)] == list(range(1, len(store.history(key)) + 1))
 
 
 # Many partitions at once
@@ -183,7 +180,6 @@ def test_many_partitions_move_at_once_and_an_error_stops_no_other(store: Waterma
         key: stored[key] for key in (five[0], five[3], five[4])
     }
     assert [(stored[key].offset, stored[key].version) for key in five] == [(20, 2), (10, 1), (10, 1), (10, 1), (5, 1)]
-    assert [len(store.history(key)) for key in five] == [2, 1, 1, 1, 1]
 
 
 def test_more_partitions_than_a_statement_takes(store: WatermarkStore) -> None:

@@ -15,7 +15,7 @@ from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 
 NAME = "orders-dr"
 

@@ -12,8 +12,8 @@ import pytest
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import is_there, open_store
-from kafka_replication.watermarks.lease import HeldLease, Terms
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.held_lease import HeldLease, Terms
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import WatermarkChange
 from tests.support.leases import acquire
 from tests.support.postgresql import Server

@@ -24,7 +24,7 @@ from kafka_replication.model.errors import (
 )
 from kafka_replication.store import connect, open_store, waiting
 from kafka_replication.store.schema import SCHEMA_VERSION
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from tests.contract.conftest import GIVEN
 from tests.support.waiting import wait_until
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import Busy
-from kafka_replication.watermarks.lease import HeldLease, Terms
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.held_lease import HeldLease, Terms
+from kafka_replication.store.watermark_store import WatermarkStore
 from tests.support.leases import acquire, exactly, wait
 from tests.support.waiting import wait_until
 

@@ -11,11 +11,10 @@ import pytest
 from kafka_replication.model.errors import Busy, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.store import connect, sql
-from kafka_replication.store.tables import leases, rows
-from kafka_replication.watermarks import store as domain
-from kafka_replication.watermarks.lease import HeldLease, Release, Terms
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store import connect, database, leases, runs
+from kafka_replication.store.held_lease import HeldLease, Release, Terms
+from kafka_replication.store.watermark_store import WatermarkStore
+from kafka_replication.watermarks import values as domain
 from kafka_replication.watermarks.values import Claim, Lease
 from tests.support import watermarks
 from tests.support.leases import acquire, exactly, hand_over, holder_of, live, wait
@@ -109,7 +108,7 @@ def test_the_clock_of_this_process_does_not_matter(store: WatermarkStore, monkey
     now, now_ns, day = time.time, time.time_ns, 86400
     monkeypatch.setattr(time, "time", lambda: now() + day)
     monkeypatch.setattr(time, "time_ns", lambda: now_ns() + day * 10**9)
-    for module in (domain, connect, leases, rows, sql):
+    for module in (domain, connect, database, leases, runs):
         monkeypatch.setattr(module, "datetime", Tomorrow, raising=False)
     with pytest.raises(Busy):
         acquire(store, NAME, "run-2", "try-1", LONG)
@@ -330,7 +329,7 @@ def test_a_live_run_takes_what_nobody_else_has(store: WatermarkStore) -> None:
     assert "orders" in all_but.topics and "restored" not in all_but.topics
     with pytest.raises(Busy, match="live"):
         acquire(store, NAME, "next", "try-1", LONG, exactly("orders"))
-    narrow = store.narrow_lease(all_but, exactly("orders").wants, LONG)
+    narrow = store.renew_lease(all_but, LONG, exactly("orders").wants)
     assert "orders" in narrow.topics and "audit" not in narrow.topics
     assert "audit" in acquire(store, NAME, "next", "try-1", LONG, exactly("audit")).topics
 

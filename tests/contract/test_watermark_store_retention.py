@@ -12,9 +12,9 @@ from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.store.tables import retention
+from kafka_replication.store import runs
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.failed import DISCARDED, OPEN, QUARANTINED, RETRIED, SKIPPED, FailedRow, Step
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support import watermarks
 
@@ -23,7 +23,6 @@ KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
 DAY = 86_400
 TIMES = {
     "runs": ("created_at", "finished_at"),
-    "watermark_history": ("updated_at",),
     "watermarks": ("updated_at",),
     "range_outcomes": ("recorded_at",),
     "failed_records": ("updated_at",),
@@ -52,6 +51,13 @@ def ended(store: WatermarkStore, run_id: str, state: str = "done", replication: 
     store.record_outcomes([RangeOutcome(run_id=run_id, key=key, range=OffsetRange(0, 9))])
     if state != "planned":
         store.finish_run(run_id, state)
+
+
+def note(store: WatermarkStore, offset: int, *states: str, replication: str = NAME) -> None:
+    key = PartitionKey(replication, KEY.source, KEY.target_topic)
+    record = FailedRecord(offset=offset, kind="refused", reason="", error="", size=1, key_digest="", digest="")
+    history = tuple(Step(now(), state, state) for state in states)
+    store.record_failed([FailedRow(key=key, generation=1, record=record, history=history)])
 
 
 def test_runs_go_with_their_outcomes_once_they_are_old(store: WatermarkStore, time_passes: Pass) -> None:
@@ -90,19 +96,15 @@ def test_the_plan_of_a_run_that_succeeded_is_dropped_after_an_hour(store: Waterm
     assert store.start_run("done", NAME, "live", "planned again", instead_of="").plan == "planned again"
 
 
-def test_old_changes_of_a_watermark_go_but_never_the_newest(store: WatermarkStore, time_passes: Pass) -> None:
+def test_an_old_watermark_stays(store: WatermarkStore, time_passes: Pass) -> None:
     idle = PartitionKey(NAME, TopicPartition("idle", 0), "idle")
-    other = PartitionKey("another", KEY.source, KEY.target_topic)
-    for key in (KEY, idle, other):
+    for key in (KEY, idle):
         watermarks.advance(store, key, 10, None)
         watermarks.advance(store, key, 20, 1)
     before = store.watermarks(NAME)
     time_passes(2 * DAY)
     watermarks.advance(store, KEY, 30, 2)
-    assert store.prune(NAME, DAY) == 3
-    assert [mark.version for mark in store.history(KEY)] == [3]
-    assert [mark.version for mark in store.history(idle)] == [2]
-    assert [mark.version for mark in store.history(other)] == [1, 2]
+    assert store.prune(NAME, DAY) == 0
     assert store.watermarks(NAME)[idle].version == before[idle].version
     assert watermarks.advance(store, idle, 40, 2).version == 3
 
@@ -110,17 +112,11 @@ def test_old_changes_of_a_watermark_go_but_never_the_newest(store: WatermarkStor
 def test_failed_records_go_when_they_were_decided_about_long_ago_and_open_ones_never(
     store: WatermarkStore, time_passes: Pass
 ) -> None:
-    def note(offset: int, *states: str, replication: str = NAME) -> None:
-        key = PartitionKey(replication, KEY.source, KEY.target_topic)
-        record = FailedRecord(offset=offset, kind="refused", reason="", error="", size=1, key_digest="", digest="")
-        history = tuple(Step(now(), state, state) for state in states)
-        store.record_failed([FailedRow(key=key, generation=1, record=record, history=history)])
-
     for offset, state in enumerate(STATES):
-        note(offset, *dict.fromkeys((QUARANTINED, state)))
-    note(9, QUARANTINED, DISCARDED, replication="another")
+        note(store, offset, *dict.fromkeys((QUARANTINED, state)))
+    note(store, 9, QUARANTINED, DISCARDED, replication="another")
     time_passes(2 * DAY)
-    note(7, QUARANTINED, RETRIED)
+    note(store, 7, QUARANTINED, RETRIED)
     assert store.prune(NAME, 3 * DAY) == 0
     assert store.prune(NAME, DAY) == len(STATES) - len(OPEN)
     assert [(row.offset, row.state) for row in store.failed(NAME)] == [(0, QUARANTINED), (1, SKIPPED), (7, RETRIED)]
@@ -130,12 +126,11 @@ def test_failed_records_go_when_they_were_decided_about_long_ago_and_open_ones_n
 def test_a_backlog_is_deleted_in_bounded_steps(
     store: WatermarkStore, time_passes: Pass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "RUNS_AT_ONCE", 2)
-    monkeypatch.setattr(retention, "CHANGES_AT_ONCE", 3)
-    monkeypatch.setattr(retention, "BATCHES", 2)
+    monkeypatch.setattr(runs, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(runs, "RECORDS_AT_ONCE", 3)
+    monkeypatch.setattr(runs, "BATCHES", 2)
     for number in range(10):
         ended(store, f"run-{number}")
-        watermarks.advance(store, KEY, number, number or None)
+        note(store, number, QUARANTINED, RETRIED)
     time_passes(2 * DAY)
-    assert [store.prune(NAME, DAY) for _ in range(4)] == [14, 11, 4, 0]
-    assert [mark.version for mark in store.history(KEY)] == [10]
+    assert [store.prune(NAME, DAY) for _ in range(4)] == [14, 12, 4, 0]

@@ -11,8 +11,8 @@ from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.identity import ProcessIdentity
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.failed import FailedRow, Step
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support.leases import acquire, exactly
 

@@ -11,7 +11,7 @@ from sqlalchemy import NullPool, create_engine, text
 
 from kafka_replication.model.errors import Refused
 from kafka_replication.store import open_store, schema
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 
 
 def test_a_store_of_a_build_before_the_first_release_is_refused_by_name(store: WatermarkStore, store_url: str) -> None:

@@ -20,10 +20,10 @@ from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.store.tables.sight import ROWS as ROWS_VERSION
+from kafka_replication.store.sight import ROWS as ROWS_VERSION
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.failed import DISCARDED, QUARANTINED, FailedRow, Step
 from kafka_replication.watermarks.sight import Facts, Lag, Sample, Seen, Span, Total, Work, begin_of
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support import watermarks
 from tests.support.leases import acquire

@@ -24,7 +24,7 @@ from kafka_replication.orchestration.alerting import alerts, watching
 from kafka_replication.orchestration.dags.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import failure
 from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from stack.ports import LOOPBACK
 from tests.support.received import Inbox
 

@@ -32,8 +32,8 @@ from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launche
 from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.spark.worker.worker import replicate
 from kafka_replication.store import open_store
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.verification.verify import VerifyResult
-from kafka_replication.watermarks.store import WatermarkStore
 from tests.faults import mutations
 
 RESULT = "RESULT "

@@ -26,7 +26,7 @@ from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.watch.watching import FailedRun, Orchestrator, Watcher
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
 from tests.support.clusters import Brokers, started

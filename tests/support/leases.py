@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafka_replication.runtime.identity import ProcessIdentity
-from kafka_replication.watermarks.lease import Terms, wait_for_lease
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.held_lease import HeldLease, Terms, wait_for_lease
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.topics import Scope, TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease
 
@@ -65,7 +65,7 @@ def holder_of(store: WatermarkStore, replication: str) -> Lease | None:
     return held[0] if held else None
 
 
-class NoLease:
+class NoLease(HeldLease):
     """A run that believes to have all target topics, though no store knows it: only fencing keeps it apart."""
 
     def __init__(self, owner: str = "nobody", topics: Iterable[str] | None = None) -> None:

@@ -36,7 +36,7 @@ from kafka_replication.runs.run import LeasedRun, Request, open_run
 from kafka_replication.spark.jobs import Job, RangeTask
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_empty, open_store
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from tests.support.addresses import Addresses
 from tests.support.checker import Comparison, check, high_watermark
 from tests.support.jobs import InProcess, no_launch, reading

@@ -21,7 +21,7 @@ from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from tests.support.jobs import InProcess
 from tests.support.secured import Acl, SecuredCluster
 from tests.support.waiting import wait_until

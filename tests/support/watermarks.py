@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark, WatermarkChange
 
 IDS = {"source_topic_id": "source-id", "target_topic_id": "target-id"}

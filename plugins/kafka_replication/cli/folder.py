@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,9 @@ from kafka_replication.overview.rows import Row, facts_of, in_order, row_of, row
 from kafka_replication.overview.shown import OverviewDocument, document, overview_table
 from kafka_replication.runtime import stopping
 from kafka_replication.watermarks.sight import Seen, Standing
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 FOLDER = Path("dags/replications")
 Folder = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +13,9 @@ from kafka_replication.connections.environment import STORE_URL
 from kafka_replication.planning.findings import Finding
 from kafka_replication.spark.host.workspace import workspace
 from kafka_replication.store import is_there, open_empty, open_store, shown, why_not_writable
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 DEFAULT_STORE = "sqlite:///.state/store.db"
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
@@ -30,11 +30,13 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import EPOCH
 from kafka_replication.orchestration.connecting.store_url import store
 from kafka_replication.runtime import extras
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.web import PREFIX, pages
 from kafka_replication.web.actions import SUFFIXES
 from kafka_replication.web.pages import Choices, Reader, Step
 from kafka_replication.web.site import Site, dag_run_of, replication_of, store_run_id
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 HEADERS: Final = {

@@ -20,7 +20,7 @@ STEPS: Final = (
     "kafka_replication.runs.leasing",
     "kafka_replication.kafka.target.catalogue",
     "kafka_replication.kafka.target.standing",
-    "kafka_replication.store",
+    "kafka_replication.store.watermark_store",
     "kafka_replication.orchestration.connecting.spark_hook",
     "kafka_replication.spark.submitting.submit",
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafka_replication.planning.plan import Plan
     from kafka_replication.runs.run import LeasedRun, Request, Run
-    from kafka_replication.watermarks.lease import Release
+    from kafka_replication.store.held_lease import Release
     from kafka_replication.watermarks.topics import Scope
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -26,7 +26,9 @@ from kafka_replication.watermarks.sight import (
     Total,
     Totals,
 )
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 NAME: Final = "kafka_replication"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST

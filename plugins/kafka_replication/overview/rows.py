@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_replication.alerting.values import Kind, OpenCause
 from kafka_replication.config import Replication
@@ -15,8 +15,10 @@ from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX,
 from kafka_replication.config.values.schedule import next_due
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.watermarks.sight import UNKNOWN, Facts, Lag, Seen, Work
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RunRecord
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 OLD: Final = timedelta(minutes=10)  # Airflow's watch looks every minute
 BACKFILL: Final = "backfill"  # the kind of its runs

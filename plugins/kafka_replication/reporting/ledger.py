@@ -17,7 +17,7 @@ from kafka_replication.reporting.table import table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow(PartitionRow):
-    """The entries of one partition as the ledger has them: docs/ledger.md describes each, with its format.
+    """The entries of one partition as the ledger has them: docs/protocol.md describes each, with its format.
 
     ``taken_back`` describes the newest receipts that a run deleted, because the target had lost what they are about.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -45,7 +45,9 @@ from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 AnyRun = TypeVar("AnyRun", bound=Run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka.metadata import snapshotter
@@ -12,10 +13,12 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.identity import ProcessIdentity
-from kafka_replication.watermarks.lease import HeldLease, Release, Terms, wait_for_lease
-from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.store.held_lease import HeldLease, Release, Terms, wait_for_lease
 from kafka_replication.watermarks.topics import Scope, TargetTopics
 from kafka_replication.watermarks.values import Claim
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 EVERYTHING = Scope.exactly(TargetTopics.ALL)
 NOTHING = Scope.exactly(TargetTopics.NONE)

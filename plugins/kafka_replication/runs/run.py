@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -30,10 +30,12 @@ from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runs.target_drift import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
+from kafka_replication.store.held_lease import HeldLease
 from kafka_replication.targets.port import EntrySession
 from kafka_replication.targets.start_offsets import StartOffsets
-from kafka_replication.watermarks.lease import Hold
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -63,7 +65,7 @@ class Run:
     deadline: Deadline = field(default_factory=Deadline)
     show: Show | None = None  # shows progress; None: a line in the log every few seconds
 
-    def holding(self, hold: Hold) -> LeasedRun:
+    def holding(self, hold: HeldLease) -> LeasedRun:
         """This run with its lease."""
         return LeasedRun(**{attribute.name: getattr(self, attribute.name) for attribute in fields(Run)}, hold=hold)
 
@@ -170,7 +172,7 @@ class LeasedRun(Run):
     and the store.
     """
 
-    hold: Hold
+    hold: HeldLease
 
     def check(self) -> None:
         """Raises Busy if the lease is lost: the work must stop."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -18,7 +19,9 @@ from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.boundaries import check_interval
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 

@@ -1,34 +1,42 @@
-"""The watermark store in a database; the only package that imports SQLAlchemy.
+"""The watermark store in a database; the only package that imports SQLAlchemy, when a store is opened.
 
 SQLite needs no driver. For PostgreSQL install a driver, ``pip install "psycopg[binary]"``, and use
 ``postgresql+psycopg://``. Keep an SQLite file on a local disk: its locks do not work on network file systems.
 """
 
+from __future__ import annotations
+
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.store import connect, writable
-from kafka_replication.store.sql import SqlStore
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.store.watermark_store import WatermarkStore
 
 
-def open_store(url: str) -> WatermarkStore:
-    """Open the store at an SQLAlchemy url. Creates the folder, the file and the tables if they are missing.
+def open_store(url: str, log_level: int = logging.INFO) -> WatermarkStore:
+    """Open the store at an SQLAlchemy url. Creates the folder, the file and the tables if they are missing, and logs
+    that at ``log_level``.
 
     ``?timeout=S`` of an SQLite url sets how many seconds to wait for another process's write (default 30).
     Raises BadInput (no usable url), Unreachable (no answer, or locked), Refused (a newer version made its tables).
     """
-    return SqlStore(url)
+    from kafka_replication.store.watermark_store import WatermarkStore
+
+    return WatermarkStore(url, log_level)
 
 
 def open_empty(folder: Path) -> WatermarkStore:
     """A new store in this folder, in place of one that does not exist. No one else uses it."""
-    return SqlStore(f"sqlite:///{folder}/store.db", logging.DEBUG)
+    return open_store(f"sqlite:///{folder}/store.db", logging.DEBUG)
 
 
 def is_there(url: str) -> bool:
     """True if there is a store at this url. Creates nothing. Raises BadInput, Unreachable."""
+    from kafka_replication.store import connect
+
     return connect.is_there(connect.parse(url))
 
 
@@ -36,12 +44,16 @@ def why_not_writable(url: str) -> ReplicationError | None:
     """The error that a run would raise when it writes to this store; None if there is none. Only rights are read, and
     nothing is written. Raises BadInput, Unreachable.
     """
+    from kafka_replication.store import connect, writable
+
     return writable.why_not(connect.parse(url))
 
 
 def shown(url: str) -> str:
     """The url without its secrets, for messages. Raises BadInput."""
+    from kafka_replication.store import connect
+
     return connect.shown(connect.parse(url))
 
 
-__all__ = ["is_there", "open_empty", "open_store", "shown", "why_not_writable"]
+__all__ = ["WatermarkStore", "is_there", "open_empty", "open_store", "shown", "why_not_writable"]

@@ -50,26 +50,18 @@ def _key() -> list[Column[Any]]:
     ]
 
 
-def _value(version_is_key: bool) -> list[Column[Any]]:
-    return [
-        Column("generation", Integer, nullable=False),
-        Column("source_topic_id", String, nullable=False),
-        Column("target_topic_id", String, nullable=False),
-        Column("next_offset", BigInteger, nullable=False),
-        Column("version", BigInteger, primary_key=version_is_key, nullable=False, autoincrement=False),
-        Column("updated_at", BigInteger, nullable=False),
-        Column("run_id", String, nullable=False),
-    ]
-
-
 schema_table = Table(FIRST_TABLE, metadata, Column("version", Integer, primary_key=True, autoincrement=False))
-watermarks = Table("kafka_replication_watermarks", metadata, *_key(), *_value(version_is_key=False))
-history = Table(
-    "kafka_replication_watermark_history",
+watermarks = Table(
+    "kafka_replication_watermarks",
     metadata,
     *_key(),
-    *_value(version_is_key=True),
-    Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
+    Column("generation", Integer, nullable=False),
+    Column("source_topic_id", String, nullable=False),
+    Column("target_topic_id", String, nullable=False),
+    Column("next_offset", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("run_id", String, nullable=False),
 )
 
 # One row for each replication, which stays: it is locked while leases change, and its token never restarts.
@@ -130,7 +122,7 @@ outcomes = Table(
     Column("seconds", Float, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    Column("counted", Integer),  # by `tables.totals`: 0 as failed, 1 as verified, too
+    Column("counted", Integer),  # by `totals`: 0 as failed, 1 as verified, too
     Index(
         "kafka_replication_range_outcomes_partition",
         "replication",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -18,12 +18,14 @@ from kafka_replication.model.sizes import amount
 from kafka_replication.overview.rows import Row, is_old, rows, state_of
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange, Sample
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RunRecord
 from kafka_replication.web import actions, plots, words
 from kafka_replication.web.plots import PERIODS, Plot
 from kafka_replication.web.range_map import RangeMap, judged
 from kafka_replication.web.site import Site
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 T = TypeVar("T")
 FOLDER: Final = Path(__file__).parent

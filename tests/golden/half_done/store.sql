@@ -155,26 +155,6 @@ CREATE TABLE kafka_replication_totals (
 	value FLOAT NOT NULL, 
 	PRIMARY KEY (replication, name, kind, outcome)
 );
-CREATE TABLE kafka_replication_watermark_history (
-	replication VARCHAR NOT NULL, 
-	source_topic VARCHAR NOT NULL, 
-	source_partition INTEGER NOT NULL, 
-	target_topic VARCHAR NOT NULL, 
-	generation INTEGER NOT NULL, 
-	source_topic_id VARCHAR NOT NULL, 
-	target_topic_id VARCHAR NOT NULL, 
-	next_offset BIGINT NOT NULL, 
-	version BIGINT NOT NULL, 
-	updated_at BIGINT NOT NULL, 
-	run_id VARCHAR NOT NULL, 
-	PRIMARY KEY (replication, source_topic, source_partition, target_topic, version)
-);
-INSERT INTO "kafka_replication_watermark_history" VALUES('{name}','{topic}',0,'{topic}',1,'{source_topic_id}','{target_topic_id}',60,1,1795620326184,'cli-host-14922-0d13b61d');
-INSERT INTO "kafka_replication_watermark_history" VALUES('{name}','{topic}',1,'{topic}',1,'{source_topic_id}','{target_topic_id}',60,1,1795620326705,'cli-host-14922-0d13b61d');
-INSERT INTO "kafka_replication_watermark_history" VALUES('{name}','{topic}',2,'{topic}',1,'{source_topic_id}','{target_topic_id}',60,1,1795620327793,'cli-host-14922-0d13b61d');
-INSERT INTO "kafka_replication_watermark_history" VALUES('{name}','{topic}',3,'{topic}',1,'{source_topic_id}','{target_topic_id}',60,1,1795620328653,'cli-host-14922-0d13b61d');
-INSERT INTO "kafka_replication_watermark_history" VALUES('{name}','{topic}',3,'{topic}',1,'{source_topic_id}','{target_topic_id}',75,2,1795620334955,'approving');
-INSERT INTO "kafka_replication_watermark_history" VALUES('{name}','{topic}',0,'{topic}',1,'{source_topic_id}','{target_topic_id}',100,2,1795620342725,'died-before-verified');
 CREATE TABLE kafka_replication_watermarks (
 	replication VARCHAR NOT NULL, 
 	source_topic VARCHAR NOT NULL, 
@@ -195,7 +175,6 @@ INSERT INTO "kafka_replication_watermarks" VALUES('{name}','{topic}',2,'{topic}'
 INSERT INTO "kafka_replication_watermarks" VALUES('{name}','{topic}',3,'{topic}',1,'{source_topic_id}','{target_topic_id}',75,2,1795620334955,'approving');
 CREATE INDEX kafka_replication_runs_latest ON kafka_replication_runs (replication, sequence);
 CREATE INDEX kafka_replication_runs_age ON kafka_replication_runs (replication, created_at);
-CREATE INDEX kafka_replication_watermark_history_age ON kafka_replication_watermark_history (replication, updated_at);
 CREATE INDEX kafka_replication_runs_open ON kafka_replication_runs (replication, state);
 CREATE INDEX kafka_replication_range_outcomes_partition ON kafka_replication_range_outcomes (replication, source_topic, source_partition, target_topic, recorded_at);
 CREATE INDEX kafka_replication_failed_records_state ON kafka_replication_failed_records (replication, state);

@@ -153,9 +153,9 @@ class Retention(Section):
         ge=DAY,
         le=36_500 * DAY,
         description=(
-            "Seconds that the store keeps runs with their plans and results, the history of watermarks, and failed"
-            " records after they were retried or discarded. Each run deletes older ones when it ends. The plan of a run"
-            " that succeeded is kept for an hour."
+            "Seconds that the store keeps runs with their plans and results, and failed records after they were retried"
+            " or discarded. Each run deletes older ones when it ends. The plan of a run that succeeded is kept for an"
+            " hour."
         ),
     )
     receipts: Whole = Field(

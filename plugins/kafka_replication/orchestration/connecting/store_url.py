@@ -15,7 +15,7 @@ from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connecting.connections import lookup
 
 if TYPE_CHECKING:
-    from kafka_replication.watermarks.store import WatermarkStore
+    from kafka_replication.store import WatermarkStore
 
 NAME = "kafka_replication_store"
 VARIABLE = f"{NAME}_url"

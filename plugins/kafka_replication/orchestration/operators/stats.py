@@ -18,7 +18,7 @@ from airflow.sdk.observability.stats import Stats
 if TYPE_CHECKING:
     from kafka_replication.reporting.run.report import RunReport
     from kafka_replication.runs.steps import Replicated
-    from kafka_replication.watermarks.store import WatermarkStore
+    from kafka_replication.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 PREFIX: Final = "kafka_replication"

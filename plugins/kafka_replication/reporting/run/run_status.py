@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.targets import Promise
 from kafka_replication.model.times import to_text
 from kafka_replication.reporting.run.progress import Progress
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Lease, RunRecord
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 RECENT: Final = 5
 

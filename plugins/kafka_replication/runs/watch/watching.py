@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka_replication.alerting import channels, own_memory
 from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
@@ -45,8 +45,10 @@ from kafka_replication.runs.watch.of_clusters import losses_without_target, prob
 from kafka_replication.runtime import background
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.sight import lag_of
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -8,12 +8,14 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafka_replication.model.errors import Busy, ReplicationError, Unreachable
-from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.topics import Scope, TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease
+
+if TYPE_CHECKING:
+    from kafka_replication.store.leases import Leases
 
 log = logging.getLogger(__name__)
 
@@ -23,25 +25,6 @@ RESERVED: Final = (
 LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to get a lease
 
 Release = Literal["never", "on failure", "always"]
-
-
-class Hold(Protocol):
-    """The run's view of its lease."""
-
-    @property
-    def lease(self) -> Lease: ...
-
-    def check(self) -> None:
-        """Raises Busy if the lease is lost: the work must stop."""
-
-    def narrow(self, topics: TargetTopics) -> None:
-        """Release all but these topics. Raises Busy if the lease is lost."""
-
-    def give_way(self, seconds: float) -> bool:
-        """Let attempts work that wait for topics of this lease, then go on. Returns True if one waited.
-
-        Raises Busy if the lease is lost, or does not come back within ``seconds``.
-        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +43,7 @@ class Terms:
             raise ValueError(f"a lease lasts more than 0 s, not {self.duration:g} s")
 
 
-def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
+def wait_for_lease(store: Leases, claim: Claim, terms: Terms) -> Lease:
     """Try to acquire the lease, at least once and for about ``terms.wait`` seconds; then take the free topics, if they
     are enough for the claim.
 
@@ -75,7 +58,7 @@ def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
         raise
 
 
-def _in_queue(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
+def _in_queue(store: Leases, claim: Claim, terms: Terms) -> Lease:
     """As `wait_for_lease`, but the place in the queue stays until it expires."""
     started, pause = time.monotonic(), 0.05
     while True:
@@ -93,7 +76,7 @@ def _in_queue(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
         pause = min(pause * 2, LONGEST_PAUSE, terms.duration / 3)
 
 
-def _without_waiting(store: WatermarkStore, claim: Claim, terms: Terms, busy: Busy, waited: float) -> Lease:
+def _without_waiting(store: Leases, claim: Claim, terms: Terms, busy: Busy, waited: float) -> Lease:
     impatient = replace(claim, scope=claim.scope.impatient())
     try:
         if impatient != claim:
@@ -113,7 +96,7 @@ class HeldLease:
     or else reserved for the next task of the same run; ``release`` says when it is released.
     """
 
-    def __init__(self, store: WatermarkStore, lease: Lease, terms: Terms, *, release: Release = "never") -> None:
+    def __init__(self, store: Leases, lease: Lease, terms: Terms, *, release: Release = "never") -> None:
         self.lease = lease
         self._store = store
         self._terms = terms
@@ -152,11 +135,16 @@ class HeldLease:
         return time.monotonic() - self._renewed >= self._terms.duration
 
     def narrow(self, topics: TargetTopics) -> None:
+        """Release all but these topics. Raises Busy if the lease is lost."""
         with self._renewing:
             kept = self.lease.topics.both(topics)
-            self.lease = self._store.narrow_lease(self.lease, kept, self._terms.duration)
+            self.lease = self._store.renew_lease(self.lease, self._terms.duration, kept)
 
     def give_way(self, seconds: float) -> bool:
+        """Let attempts work that wait for topics of this lease, then go on. Returns True if one waited.
+
+        Raises Busy if the lease is lost, or does not come back within ``seconds``.
+        """
         with self._renewing:
             before = self.lease
             if not self._store.give_way(before, self._terms.duration):

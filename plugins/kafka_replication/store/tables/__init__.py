@@ -1,1 +1,0 @@
-"""Reading and writing the store's tables: one module for each kind of row, and one that deletes old rows."""

@@ -1,0 +1,16 @@
+"""The watermark store: each of its parts, with the SQL of its tables, on one database."""
+
+from __future__ import annotations
+
+from kafka_replication.store.alerts import Alerts
+from kafka_replication.store.boundaries import Boundaries
+from kafka_replication.store.failed import FailedRecords
+from kafka_replication.store.leases import Leases
+from kafka_replication.store.runs import Runs
+from kafka_replication.store.sight import Sight
+from kafka_replication.store.totals import Sums
+from kafka_replication.store.watermarks import Watermarks
+
+
+class WatermarkStore(Watermarks, Leases, Runs, FailedRecords, Boundaries, Alerts, Sight, Sums):
+    """All that the store keeps. Who needs one part takes that."""
