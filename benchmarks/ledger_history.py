@@ -118,7 +118,7 @@ class Constant(Launcher):
                 key=task.key,
                 copied=CopyResult(key=task.key, range=task.range, copied=task.range.span),
                 read_back=VerifyResult(
-                    key=task.key, verified=view.pending(task.key), receipts_from=ends[task.key.ledger_partition]
+                    key=task.key, verified=view[task.key].pending(), receipts_from=ends[task.key.ledger_partition]
                 ),
             )
             for task in tasks

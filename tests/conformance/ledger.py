@@ -191,7 +191,7 @@ def generations_are_kept_apart(world: World) -> None:
     world.write((key, position(0, 2)), (key, receipt(0, 9, 2)))
     view, receipts = world.ledger().view(), world.ledger().receipts({key: None})
     assert view.position(key, 1) is None and view.position(key, 2) == position(0, 2)
-    assert view.read_back(key, 2) == Coverage() == view.given_up(key, 2)
+    assert view[key].verified.coverage == Coverage() == view[key].given_up()
     assert receipts.generations(key) == {1, 2} and receipts.of(key, 2) == [receipt(0, 9, 2)]
 
 

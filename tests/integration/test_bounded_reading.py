@@ -29,7 +29,7 @@ def receipts(scene: Scenario, since: int | None = None) -> Receipts:
 
 
 def pointer(scene: Scenario) -> int:
-    offset = scene.bare_run().view().receipts_from(scene.key())
+    offset = scene.bare_run().view()[scene.key()].receipts_from()
     assert offset is not None
     return offset
 
@@ -106,7 +106,7 @@ def test_receipts_that_expired_before_they_were_verified_are_named_and_can_be_gi
     assert scene.run().outcome == "done"
     assert scene.watermark() == 100
     scene.idle_run()
-    assert scene.bare_run().view().read_back(scene.key(), 1) == Coverage.of([OffsetRange(20, 100)])
+    assert scene.bare_run().view().of(scene.key(), 1).verified.coverage == Coverage.of([OffsetRange(20, 100)])
     scene.assert_copied()
 
 

@@ -48,7 +48,7 @@ def assert_whole_again(scene: Scenario) -> None:
     assert not (found.lost or found.doubled or found.altered or found.foreign), str(found)
     assert (state(scene), scene.watermark()) == (State.IN_SYNC, 200)
     view = scene.bare_run().view()
-    assert str(view.read_back(scene.key(), 1)) == str(scene.position().coverage) == "[0, 200)"
+    assert str(view.of(scene.key(), 1).verified.coverage) == str(scene.position().coverage) == "[0, 200)"
     report = audit.audit(scene.bare_run())
     assert report.outcome == "clean", report.text()
     scene.idle_run()

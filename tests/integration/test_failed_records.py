@@ -217,7 +217,7 @@ def test_from_one_record_is_refused_to_all_of_it_is_there(with_failures: Scenari
         59: ["quarantined", "discarded"],
     }
     view = scene.bare_run().view()
-    assert (view.set_aside(scene.key()), view.undecided(scene.key())) == ((1, 0), 0)
+    assert (view[scene.key()].set_aside(), view[scene.key()].undecided()) == ((1, 0), 0)
 
 
 def test_a_record_that_the_source_no_longer_has_comes_from_quarantine(with_failures: Scenario) -> None:
@@ -307,6 +307,6 @@ def test_a_run_that_is_killed_sets_each_record_aside_once(scene: Scenario, failp
     assert_all_there(scene, failed)
     assert sorted(record.value or b"" for record in quarantined(scene)) == sorted(b"%d" % place for place in failed)
     assert [each.offset for each in failures(scene)] == list(failed)
-    assert scene.bare_run().view().set_aside(scene.key()) == (len(failed), 0)
+    assert scene.bare_run().view()[scene.key()].set_aside() == (len(failed), 0)
     audited = audit(scene.bare_run())
     assert audited.outcome == "clean", audited.text()

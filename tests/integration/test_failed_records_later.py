@@ -85,7 +85,7 @@ def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
     assert report.outcome == "done", report.table()
     assert offsets(scene) == [(130, "quarantined")]
     view = scene.bare_run().view()
-    assert (view.set_aside(scene.key()), view.undecided(scene.key())) == ((1, 0), 1)
+    assert (view[scene.key()].set_aside(), view[scene.key()].undecided()) == ((1, 0), 1)
     assert [row["offset"] for row in ask(scene, Action.RETRY, everything=True)] == [130]
     assert_each_once(scene)
     audited = audit(scene.bare_run())
@@ -317,15 +317,15 @@ def test_a_record_that_is_set_aside_again_is_decided_again(scene: Scenario) -> N
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
     report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
-    assert scene.bare_run().view().undecided(scene.key()) == 2
+    assert scene.bare_run().view()[scene.key()].undecided() == 2
     assert offsets(scene) == [(7, "quarantined"), (8, "quarantined")]
     assert [row["done"] for row in ask(scene, Action.DISCARD, from_=7, until=8)] == [True]
-    assert (offsets(scene), scene.bare_run().view().undecided(scene.key())) == ([(8, "quarantined")], 1)
+    assert (offsets(scene), scene.bare_run().view()[scene.key()].undecided()) == ([(8, "quarantined")], 1)
     scene.target.set(scene.topic, cleanup_policy="delete")
     assert [row["done"] for row in ask(scene, Action.RETRY, everything=True)] == [True]
     lose_store(scene)
     view = scene.bare_run().view()
-    assert (offsets(scene), view.undecided(scene.key())) == ([], 0)
+    assert (offsets(scene), view[scene.key()].undecided()) == ([], 0)
     assert offsets(scene, state="any") == [(7, "discarded"), (8, "retried"), (130, "discarded")]
     audited = audit(scene.bare_run())
     assert audited.outcome == "clean", audited.text()

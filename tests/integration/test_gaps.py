@@ -68,7 +68,7 @@ def test_status_shows_it_ever_after_and_an_emptied_store_is_rebuilt_across_it(sc
     rows = status.status(live.plan(run.replication, snapshot, view, {}), snapshot, view)
     assert (rows[0].lost, rows[0].gaps[0].until) == (12, 62)
     assert "given up by ann" in status.status_table(rows)
-    assert view.read_back(scene.key(), 1).missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), (
+    assert view.of(scene.key(), 1).verified.coverage.missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), (
         "nothing was read back of the gap"
     )
     (scene.folder / "store.db").unlink()
@@ -235,7 +235,7 @@ def test_copies_that_the_target_lost_before_they_were_verified(scene: Scenario) 
     assert scene.run().outcome == "done"
     assert scene.watermark() == 200
     run = scene.bare_run()
-    assert str(run.view().read_back(scene.key(), 1)) == "[100, 200)"
+    assert str(run.view().of(scene.key(), 1).verified.coverage) == "[100, 200)"
     assert approve(scene, 0, 100) == (gap, False)
     with pytest.raises(Refused, match="no offset after 200 is lost"):
         approve(scene, 100, 150)

@@ -83,7 +83,11 @@ def test_an_audit_finds_it_and_a_backfill_copies_it_again(
     assert offsets in status_table([row]) and f"--from {first} --until" in str(row.remedy)
     assert run_backfill(scene, first, last) == lost.span
 
-    assert str(scene.bare_run().view().read_back(scene.key(), 1)) == str(scene.position().coverage) == "[0, 200)"
+    assert (
+        str(scene.bare_run().view().of(scene.key(), 1).verified.coverage)
+        == str(scene.position().coverage)
+        == "[0, 200)"
+    )
     compared = scene.check()
     assert not (compared.lost or compared.doubled or compared.altered or compared.foreign), str(compared)
     assert standing(scene.bare_run())[0].plan.state is State.IN_SYNC

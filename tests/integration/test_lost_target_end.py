@@ -83,14 +83,14 @@ def test_it_is_copied_again_before_what_is_new(
     scene.assert_copied()
     [cause] = partition_causes(scene.replication(), standing(scene.bare_run()))
     assert (cause.key, len(cause.places)) == (CauseKey(Kind.REPAIRED, scene.topic), len(taken))
-    removal = scene.bare_run().view().removal(scene.key(), 1)
-    assert removal is not None and len(removal.taken_back) == len(taken) > 0
+    removal = scene.bare_run().view().of(scene.key(), 1).removed
+    assert len(removal.taken_back) == len(taken) > 0
     for kept, gone in zip(removal.taken_back, taken, strict=True):
         assert kept.startswith(f"{gone.range}: {gone.count} records, {gone.digest_kind} {gone.digest}, at target")
         assert f"0: {gone.parts[0].offsets}" in kept
         assert kept in "".join(report.notes) and any(kept in line for line in caplog.messages)
     assert all(f"TAKEN BACK {scene.topic}-0 {kept}" in ledger_text(scene) for kept in removal.taken_back)
-    assert scene.watermark() == 120 and str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 120)"
+    assert scene.watermark() == 120 and str(scene.bare_run().view().of(scene.key(), 1).verified.coverage) == "[0, 120)"
     scene.idle_run()
     assert audit(scene.bare_run()).outcome == "clean"
 

@@ -71,7 +71,7 @@ def assert_clean_audit(scene: Scenario) -> AuditReport:
 def assert_verified(scene: Scenario, sources: int, until: int) -> None:
     view = scene.bare_run().view()
     for number in range(sources):
-        assert str(view.read_back(scene.key(number), 1)) == f"[0, {until})"
+        assert str(view.of(scene.key(number), 1).verified.coverage) == f"[0, {until})"
 
 
 @pytest.mark.parametrize(("sources", "targets"), [(6, 3), pytest.param(3, 12, marks=pytest.mark.slow)])

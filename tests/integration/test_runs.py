@@ -173,7 +173,7 @@ def test_a_run_that_lost_its_lease_while_it_verified_takes_nothing_back(scene: S
         assert scene.run().outcome == "done"
 
     steps.replicate(sleeper, steps.prepare(sleeper, ALL), after_copy(meanwhile))
-    assert str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 200)"
+    assert str(scene.bare_run().view().of(scene.key(), 1).verified.coverage) == "[0, 200)"
     assert scene.watermark() == 200
 
 

@@ -8,7 +8,6 @@ import pytest
 from pydantic import ValidationError
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.contradictions import of_receipts
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt, committed
@@ -101,7 +100,7 @@ def test_a_receipt_beyond_the_position_contradicts_it_only_in_transactions(
         generation=1, ids=IDS, start=0, next_offset=10, coverage=Coverage.of([OffsetRange(0, 10)]), target_end=10
     )
     receipts = read(receipt(0, 10, delivery), receipt(10, 20, delivery, first=10))
-    assert bool(of_receipts(KEY, LedgerView({KEY: position}), receipts)) is contradicts
+    assert bool(LedgerView({KEY: position})[KEY].contradictions_in(receipts)) is contradicts
 
 
 def test_what_is_lost_is_a_term_of_the_span_and_what_is_doubled_is_not() -> None:
@@ -140,8 +139,15 @@ def test_the_weakest_profile_of_what_is_verified_is_kept() -> None:
     )
     position = Position(generation=1, ids=IDS, start=0, next_offset=10)
     view = LedgerView({KEY: position}, {KEY: entry})
-    more = view.verified_with(KEY, 1, Coverage.of([OffsetRange(10, 20)]), level="digest", run_id="run-2", time="later")
-    assert (more.delivery, more.lost_in_delivery, view.judged_until(KEY, 1), view.judged_until(KEY, 2)) == (
+    more = view.of(KEY, 1).verified_with(
+        Coverage.of([OffsetRange(10, 20)]), level="digest", run_id="run-2", time="later"
+    )
+    assert (
+        more.delivery,
+        more.lost_in_delivery,
+        view.of(KEY, 1).verified.judged_until,
+        view.of(KEY, 2).verified.judged_until,
+    ) == (
         "leader_ack",
         2,
         8,

@@ -124,7 +124,7 @@ class Life:
         self.verified = self.verified.union(Coverage.of(each.range for each in select_receipts(wanted, self.receipts)))
 
     def advance(self, number: int) -> None:
-        self.watermark = max(self.watermark, self.view.verified_or_waived(KEY, 1).contiguous_end(0))
+        self.watermark = max(self.watermark, self.view.of(KEY, 1).verified_or_waived().contiguous_end(0))
 
 
 STEPS = st.tuples(
@@ -150,7 +150,7 @@ def test_every_offset_is_copied_once_or_given_up_and_the_watermark_passes_nothin
             "a gap was called verified"
         )
         whole = OffsetRange(0, life.position.next_offset)
-        copied, lost = copied_in(whole, life.receipts), life.view.given_up(KEY, 1).within(whole).span
+        copied, lost = copied_in(whole, life.receipts), life.view.of(KEY, 1).given_up().within(whole).span
         assert copied.records + lost == whole.span, "the report's arithmetic"
     # Approvals, a run and a verification always lead to the end.
     while life.plan().state is State.OVERRUN:

@@ -78,10 +78,10 @@ def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:
         generation=2, coverage=Coverage.of([OffsetRange(0, 50)]), level="digest", run_id="run-1", time="time"
     )
     view = LedgerView({}, {KEY: verified}, {KEY: (gap(OffsetRange(90, 99), 1), gap(OffsetRange(50, 62), 2))})
-    assert view.verified_or_waived(KEY, 2).contiguous_end(0) == 62
-    assert view.read_back(KEY, 2).contiguous_end(0) == 50
-    assert str(view.verified_or_waived(KEY, 1)) == "[90, 99)"
-    assert not LedgerView().verified_or_waived(KEY, 1)
+    assert view.of(KEY, 2).verified_or_waived().contiguous_end(0) == 62
+    assert view.of(KEY, 2).verified.coverage.contiguous_end(0) == 50
+    assert str(view.of(KEY, 1).verified_or_waived()) == "[90, 99)"
+    assert not LedgerView().of(KEY, 1).verified_or_waived()
 
 
 def receipt(from_: int, until: int, *firsts: int) -> Receipt:
@@ -115,12 +115,16 @@ def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_ta
 
 def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
     view = LedgerView({}, {}, {KEY: (gap(OffsetRange(0, 20), kind="unverifiable"), gap(OffsetRange(20, 30)))})
-    assert (str(view.verified_or_waived(KEY, 1)), str(view.given_up(KEY, 1)), str(view.unproven(KEY, 1))) == (
+    assert (
+        str(view.of(KEY, 1).verified_or_waived()),
+        str(view.of(KEY, 1).given_up()),
+        str(view.of(KEY, 1).unproven()),
+    ) == (
         "[0, 30)",
         "[20, 30)",
         "[0, 20)",
     )
-    assert not view.read_back(KEY, 1)
+    assert not view.of(KEY, 1).verified.coverage
     assert str(listed(view.gaps)[0]).startswith("UNPROVEN orders-3 [0, 20)")
 
 

@@ -178,7 +178,7 @@ def test_unknown_optional_fields_survive_that_a_position_moves() -> None:
 def test_unknown_optional_fields_survive_that_more_is_verified() -> None:
     view = LedgerView(verified={KEY: newer_verified()})
     more = Coverage.of([OffsetRange(12, 15)])
-    entry = view.verified_with(KEY, 1, more, level="count", run_id="run-2", time="later")
+    entry = view.of(KEY, 1).verified_with(more, level="count", run_id="run-2", time="later")
     assert json.loads(codec.encode(entry)) == {
         **json.loads(golden(1, "verified")),
         **NEWER,
@@ -192,14 +192,16 @@ def test_unknown_optional_fields_survive_that_more_is_verified() -> None:
 def test_a_new_generation_starts_without_what_was_known_of_the_earlier_one() -> None:
     view = LedgerView(verified={KEY: newer_verified()})
     more = Coverage.of([OffsetRange(0, 3)])
-    entry = view.verified_with(KEY, 2, more, level="digest", run_id="run-2", time="later")
+    entry = view.of(KEY, 2).verified_with(more, level="digest", run_id="run-2", time="later")
     assert entry == Verified(generation=2, coverage=more, level="digest", run_id="run-2", time="later")
 
 
 def test_what_was_once_only_counted_stays_so() -> None:
     counted = replace(VERIFIED["verified"], level="count")
-    entry = LedgerView(verified={KEY: counted}).verified_with(
-        KEY, 1, Coverage(), level="digest", run_id="run-2", time="later"
+    entry = (
+        LedgerView(verified={KEY: counted})
+        .of(KEY, 1)
+        .verified_with(Coverage(), level="digest", run_id="run-2", time="later")
     )
     assert entry.level == "count"
 

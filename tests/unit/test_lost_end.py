@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.contradictions import of_entries, of_receipts
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
@@ -28,7 +27,6 @@ from kafka_replication.planning.lost_end import (
     taken_back_since,
 )
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.retention.target_retention import nothing_removed
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s", "t")
@@ -101,16 +99,16 @@ def after(view: LedgerView, taken: TakenBack) -> LedgerView:
 )
 def test_every_chunk_that_reaches_above_the_end_is_copied_again(end: int, again: str, target_end: int) -> None:
     view = ledger()
-    taken = take_back(KEY, view, read(CHUNKS), {0: end}, STAMP)
+    taken = take_back(view[KEY], read(CHUNKS), {0: end}, STAMP)
     assert str(taken.offsets) == again
     left = [one for one in CHUNKS if one not in taken.deleted]
     now = after(view, taken)
-    assert of_entries(KEY, now) == of_receipts(KEY, now, read(left)) == []
+    assert now[KEY].contradictions() == now[KEY].contradictions_in(read(left)) == []
     assert now.positions[KEY].target_end == target_end
     assert copied_until(now.positions[KEY]) == (taken.offsets.ranges[0].from_ if taken.offsets else 30)
-    assert str(now.missed(KEY)) == again
-    assert now.verified_end(KEY) == 30, "the watermark stays, and does not pass what is missing"
-    assert not now.read_back(KEY, 1).intersection(taken.offsets)
+    assert str(now[KEY].missed()) == again
+    assert now[KEY].watermark() == 30, "the watermark stays, and does not pass what is missing"
+    assert not now[KEY].verified.coverage.intersection(taken.offsets)
 
 
 def empty(from_: int, until: int) -> Receipt:
@@ -124,7 +122,7 @@ def test_chunks_without_records_behind_them_are_read_again_so_that_nothing_newer
     view = replace(view, positions={KEY: moved})
     known = [CHUNKS[0], empty(10, 15), receipt(15, 20), receipt(20, 30), empty(30, 40)]
     known[2] = replace(known[2], placement=CHUNKS[1].placement)
-    taken = take_back(KEY, view, read(known), {0: 22}, STAMP)
+    taken = take_back(view[KEY], read(known), {0: 22}, STAMP)
     assert str(taken.offsets) == "[20, 40)"
     assert copied_until(after(view, taken).positions[KEY]) == 20
 
@@ -142,10 +140,10 @@ def test_a_receipt_that_is_missing_may_be_of_something_that_is_lost(
     known: list[Receipt], expired: int, end: int, why: str | None
 ) -> None:
     if why is None:
-        assert str(take_back(KEY, ledger(), read(known, expired), {0: end}, STAMP).offsets) == "[20, 30)"
+        assert str(take_back(ledger()[KEY], read(known, expired), {0: end}, STAMP).offsets) == "[20, 30)"
     else:
         with pytest.raises(NotProven, match=why):
-            take_back(KEY, ledger(), read(known, expired), {0: end}, STAMP)
+            take_back(ledger()[KEY], read(known, expired), {0: end}, STAMP)
 
 
 BY_KEY = PartitionedBy(name="by_key", hash="", partitions=2)
@@ -170,19 +168,19 @@ def test_chunks_that_another_target_partition_still_shows_are_told() -> None:
     view = ledger()
     moved = replace(view.positions[KEY], spread=Spread(BY_KEY, (26, 6)))
     view = replace(view, positions={KEY: moved})
-    taken = take_back(KEY, view, read(chunks), {0: 11}, STAMP)
+    taken = take_back(view[KEY], read(chunks), {0: 11}, STAMP)
     assert (str(taken.offsets), str(taken.standing)) == ("[10, 30)", "[10, 20)")
     assert (str(taken.at(0)), str(taken.at(1))) == ("[11, 15) [16, 26)", "[0, 6)")
-    assert not take_back(KEY, view, read(chunks), {0: 16}, STAMP).standing
-    assert not take_back(KEY, view, read(chunks), {0: 11, 1: 0}, STAMP).standing
+    assert not take_back(view[KEY], read(chunks), {0: 16}, STAMP).standing
+    assert not take_back(view[KEY], read(chunks), {0: 11, 1: 0}, STAMP).standing
 
 
 def test_what_it_was_before_can_be_written_again() -> None:
     view = ledger(verified=20)
-    taken = take_back(KEY, view, read(CHUNKS), {0: 22}, STAMP)
+    taken = take_back(view[KEY], read(CHUNKS), {0: 22}, STAMP)
     again = after(after(view, taken), replace(taken, entries=taken.before))
     assert again.positions == view.positions and again.verified == view.verified
-    assert not again.gone(KEY) and taken.before[-1] == CHUNKS[-1]
+    assert not again[KEY].gone() and taken.before[-1] == CHUNKS[-1]
 
 
 def retried(range_: OffsetRange) -> Handled:
@@ -208,7 +206,7 @@ def retried(range_: OffsetRange) -> Handled:
     [
         (ledger(), read(CHUNKS[:2]), 22, "do not say what stood"),
         (ledger(), read(CHUNKS, expired=2), 5, "have expired"),
-        (ledger(removed={KEY: replace(nothing_removed(1, *STAMP), target_start=11)}), read(CHUNKS), 10, "retention"),
+        (ledger(removed={KEY: Removed(generation=1, target_start=11)}), read(CHUNKS), 10, "retention"),
         (ledger(handled={KEY: (retried(OffsetRange(25, 26)),)}), read(CHUNKS), 22, "retried"),
         (ledger(), read([*CHUNKS[:2], receipt(20, 30, delivery="at_least_once")]), 22, "without transactions"),
     ],
@@ -216,15 +214,15 @@ def retried(range_: OffsetRange) -> Handled:
 )
 def test_what_is_not_proven_is_left_to_a_person(view: LedgerView, receipts: Receipts, end: int, why: str) -> None:
     with pytest.raises(NotProven, match=why):
-        take_back(KEY, view, receipts, {0: end}, STAMP)
+        take_back(view[KEY], receipts, {0: end}, STAMP)
 
 
 def test_what_retention_removed_is_not_copied_twice() -> None:
     """A later backfill gives back what `removed` names, so the chunk must not be named there any more."""
     gone = SET([OffsetRange(0, 25)])
-    entry = replace(nothing_removed(1, *STAMP), target_start=27, coverage=gone, unexplained=gone)
+    entry = Removed(generation=1, target_start=27, coverage=gone, unexplained=gone)
     view = ledger(removed={KEY: entry})
-    now = after(view, take_back(KEY, view, read(CHUNKS), {0: 30}, STAMP))
+    now = after(view, take_back(view[KEY], read(CHUNKS), {0: 30}, STAMP))
     assert str(now.removed[KEY].coverage) == str(now.removed[KEY].unexplained) == "[0, 20)"
     assert str(now.removed[KEY].again) == "[20, 30)"
 
@@ -259,7 +257,7 @@ def planned(copy: OffsetRange | None, missed: Coverage = Coverage()) -> Plan:  #
 def test_a_plan_from_before_it_is_told(plan: Plan, stale: bool) -> None:
     view = ledger()
     assert taken_back_since(plan, view) is None
-    now = after(view, take_back(KEY, view, read(CHUNKS), {0: 22}, STAMP))
+    now = after(view, take_back(view[KEY], read(CHUNKS), {0: 22}, STAMP))
     assert taken_back_since(plan, now) == (KEY if stale else None)
 
 
@@ -356,15 +354,15 @@ def test_a_last_record_is_in_doubt_once_the_leader_epoch_is_another_one() -> Non
 def test_a_last_record_that_is_missing_is_lost_if_it_was_ours(
     receipts: list[Receipt], expired: int, config: dict[str, str], lost: set[int]
 ) -> None:
-    assert proven_lost(KEY, ledger(), read(receipts, expired), {0: 32}, config) == lost
+    assert proven_lost(ledger()[KEY], read(receipts, expired), {0: 32}, config) == lost
 
 
 def test_where_another_source_partition_may_have_a_newer_record_of_the_key_compaction_explains_all() -> None:
     view, by = ledger(), PartitionedBy(name="by_key", hash="h", partitions=1)
     shared = replace(view.positions[KEY], spread=Spread(by, (32,)))
-    assert proven_lost(KEY, replace(view, positions={KEY: shared}), read(CHUNKS), {0: 32}, {}) == {0}
+    assert proven_lost(replace(view, positions={KEY: shared})[KEY], read(CHUNKS), {0: 32}, {}) == {0}
     compacted = {"cleanup.policy": "compact", "delete.retention.ms": "86400000000000"}
-    assert proven_lost(KEY, replace(view, positions={KEY: shared}), read(CHUNKS), {0: 32}, compacted) == set()
+    assert proven_lost(replace(view, positions={KEY: shared})[KEY], read(CHUNKS), {0: 32}, compacted) == set()
 
 
 def test_what_stands_ends_with_the_last_chunk_whose_last_record_is_there() -> None:

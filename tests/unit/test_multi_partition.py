@@ -18,7 +18,6 @@ from kafka_replication.kafka.write.multi_partition import MOST_RANGES, Offsets, 
 from kafka_replication.kafka.write.partitioner import partitioner
 from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.contradictions import of_receipts
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Removed
 from kafka_replication.ledger.placement import KafkaPartitions, Part, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
@@ -93,8 +92,7 @@ def looked(*starts: int) -> Removed:
         stored={KEY: stored}, since={KEY: 0}, log_starts={KEY.ledger_partition: 0}, ends={KEY.ledger_partition: 102}
     )
     return removed(
-        KEY,
-        VIEW,
+        VIEW[KEY],
         RemovalEvidence(
             receipts=read,
             log_starts=dict(enumerate(starts)),
@@ -119,14 +117,14 @@ def looked(*starts: int) -> Removed:
     ],
 )
 def test_what_is_gone(starts: tuple[int, ...], gone: list[Any], whole: list[Any], first_that_stays: int) -> None:
-    assert may_be_gone(KEY, VIEW, target(*starts)) is any(starts)
+    assert may_be_gone(VIEW[KEY], target(*starts)) is any(starts)
     entry = looked(*starts)
     assert (entry.coverage.encode(), entry.target_starts, entry.receipts_from) == (gone, starts, first_that_stays)
     assert [[one.range.from_, one.range.until] for one in CHUNKS if is_gone(one, entry)] == whole
     in_part = Coverage.of(one.range for one in CHUNKS if is_gone_in_part(one, entry))
     assert in_part == entry.coverage.subtract(Coverage.of(OffsetRange(*pair) for pair in whole))
     noted = replace(VIEW, removed={KEY: entry})
-    assert not may_be_gone(KEY, noted, target(*starts))  # later runs look again only if more is gone
+    assert not may_be_gone(noted[KEY], target(*starts))  # later runs look again only if more is gone
 
 
 def test_a_chunk_moves_the_ends_of_its_partitions_alone() -> None:
@@ -151,9 +149,9 @@ def test_a_chunk_moves_the_ends_of_its_partitions_alone() -> None:
 def test_a_receipt_beyond_the_position_contradicts_it() -> None:
     stored = tuple(StoredReceipt(number, one) for number, one in enumerate(CHUNKS))
     read = Receipts(stored={KEY: stored}, since={KEY: 0}, log_starts={KEY.ledger_partition: 0}, ends={})
-    assert of_receipts(KEY, VIEW, read) == []
+    assert VIEW[KEY].contradictions_in(read) == []
     short = replace(POSITION, spread=Spread(BY, (13, 8, 3)))
-    (text,) = of_receipts(KEY, LedgerView({KEY: short}), read)
+    (text,) = LedgerView({KEY: short})[KEY].contradictions_in(read)
     assert "a receipt ends at offset 9 of orders-1, but the position says 8" in text
 
 

@@ -192,7 +192,7 @@ def test_counting_step_by_step_is_counting_at_once(
 
     wanted = {key: members(todo.offsets) for key, todo in work.items()}
     there = {key: members(view.positions[key].coverage) for key in work}
-    proved = {key: members(view.read_back(key, 1)) for key in work}
+    proved = {key: members(view.of(key, 1).verified.coverage) for key in work}
     assert counted.offsets == sum(map(len, wanted.values()))
     assert counted.offsets_done == sum(len(wanted[key] & there[key]) for key in work)
     assert counted.ranges_done == sum(wanted[key] <= proved[key] for key in work)

@@ -14,7 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka_replication.ledger.contradictions import of_entries, of_receipts
 from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
@@ -89,7 +88,7 @@ class Life(RuleBasedStateMachine):
         taken = Snapshot(
             source_cluster="SRC", target_cluster="TGT", source={"orders": source}, target={"orders": there}
         )
-        if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view, 0, 1):
+        if self.target.id == self.position.ids.target_topic and end > expected_end(self.view[KEY], 0, 1):
             first = self.target.first_foreign(self.position.target_end)
             taken = replace(taken, foreign={} if first is None else {KEY: first})
         ours = self.position.target_end
@@ -97,8 +96,8 @@ class Life(RuleBasedStateMachine):
             if end < ours:
                 taken = replace(taken, lost={KEY: frozenset([0])})
             elif not self.target.stands(ours - 1):
-                taken = replace(taken, lost={KEY: frozenset(proven_lost(KEY, self.view, self.read(), {0: ours}, {}))})
-        if may_be_gone(KEY, self.view, there):
+                taken = replace(taken, lost={KEY: frozenset(proven_lost(self.view[KEY], self.read(), {0: ours}, {}))})
+        if may_be_gone(self.view[KEY], there):
             since = self.noted.receipts_from if self.noted else None
             looked = RemovalEvidence(
                 receipts=self.read(since or 0),
@@ -108,7 +107,7 @@ class Life(RuleBasedStateMachine):
                 run_id="r",
                 time="t",
             )
-            taken = replace(taken, removed={KEY: removed(KEY, self.view, looked)})
+            taken = replace(taken, removed={KEY: removed(self.view[KEY], looked)})
         return taken
 
     def planned(self) -> PartitionPlan:
@@ -143,7 +142,7 @@ class Life(RuleBasedStateMachine):
         view = as_compared(self.view, snapshot)
         if self.planned().refused or not wanted.span:
             return
-        again = to_copy_again(KEY, view, self.read().of(KEY, 1), wanted, 0)
+        again = to_copy_again(view[KEY], self.read().of(KEY, 1), wanted, 0)
         if again:
             self.give_back(view, again)
         for range_ in self.position.left_of(wanted):
@@ -209,7 +208,7 @@ class Life(RuleBasedStateMachine):
         parts = [part for receipt in self.read().of(KEY, 1) for part in receipt.parts]
         end = standing_until(parts, 0, len(self.target.log), lambda part: self.target.stands(part.until - 1))
         with suppress(NotProven):
-            taken = take_back(KEY, self.view, self.read(), {0: end}, ("r", "t"))
+            taken = take_back(self.view[KEY], self.read(), {0: end}, ("r", "t"))
             self.receipts = [stored for stored in self.receipts if stored.receipt not in taken.deleted]
             self.take(taken.entries)
             for at in range(self.position.target_end, len(self.target.log)):  # the rest of a chunk is aborted
@@ -218,7 +217,7 @@ class Life(RuleBasedStateMachine):
     def give_back(self, view: LedgerView, again: Coverage) -> None:
         entry = view.removed[KEY]
         cut = next((stored.receipt for stored in self.receipts if is_gone_in_part(stored.receipt, entry)), None)
-        given = give_back(KEY, view, self.read().of(KEY, 1), again, self.remainders(cut, entry), ("r", "t"))
+        given = give_back(view[KEY], self.read().of(KEY, 1), again, self.remainders(cut, entry), ("r", "t"))
         self.receipts = [stored for stored in self.receipts if stored.receipt not in given.deleted]
         self.take(given.entries)
 
@@ -272,7 +271,7 @@ class Life(RuleBasedStateMachine):
 
     def read_back(self) -> None:
         """All that can be read back: the records of a pending receipt are there."""
-        pending = self.view.pending(KEY)
+        pending = self.view[KEY].pending()
         equal = [
             stored.receipt.range
             for stored in self.receipts
@@ -280,8 +279,8 @@ class Life(RuleBasedStateMachine):
             and pending.contains(stored.receipt.range)
             and all(segment.first >= self.target.start for segment in stored.receipt.parts)
         ]
-        verified = self.view.verified_with(KEY, 1, Coverage.of(equal), level="digest", run_id="r", time="t")
-        known = verified.coverage.union(self.view.verified_or_waived(KEY, 1))
+        verified = self.view.of(KEY, 1).verified_with(Coverage.of(equal), level="digest", run_id="r", time="t")
+        known = verified.coverage.union(self.view.of(KEY, 1).verified_or_waived())
         self.verified = replace(verified, receipts_from=self.read().unverified_from(KEY, 1, known))
 
     # --- what must hold ---
@@ -308,14 +307,14 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def our_own_ledger_never_contradicts_itself(self) -> None:
         view = as_compared(self.view, self.snapshot())
-        assert of_entries(KEY, view) == []
-        assert of_receipts(KEY, view, self.read()) == []
+        assert view[KEY].contradictions() == []
+        assert view[KEY].contradictions_in(self.read()) == []
 
     @invariant()
     def no_number_is_negative(self) -> None:
         found = self.planned()
         assert found.missed.subtract(found.removed).span == 0
-        assert self.view.verified_end(KEY) <= self.position.next_offset
+        assert self.view[KEY].watermark() <= self.position.next_offset
 
 
 class Expiring(Life):
@@ -332,7 +331,7 @@ class Expiring(Life):
 
     def without_receipt(self) -> Coverage:
         known = Coverage.of(stored.receipt.range for stored in self.receipts if stored.receipt.generation == 1)
-        return self.view.pending(KEY).subtract(known)
+        return self.view[KEY].pending().subtract(known)
 
     @rule(records=st.integers(1, 9))
     def run_that_dies_before_it_verifies(self, records: int) -> None:

@@ -143,10 +143,10 @@ class Verified(LedgerEntry):
     OPTIONAL = frozenset({"delivery", "duplicates", "judged_until", "lost_in_delivery", "receipts_from", "superseded"})
 
     generation: Number
-    coverage: JsonCoverage
-    level: Annotated[str, Field(pattern="^(digest|count)$")]  # the weakest level in the coverage
-    run_id: str
-    time: str  # RFC 3339 UTC
+    coverage: JsonCoverage = field(default_factory=Coverage)
+    level: Annotated[str, Field(pattern="^(digest|count)$")] = "digest"  # the weakest level in the coverage
+    run_id: str = ""
+    time: str = ""  # RFC 3339 UTC
     receipts_from: Number | None = None  # offset in the receipts topic; all of this generation below it are verified
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile in the coverage
     lost_in_delivery: Number = 0
@@ -230,16 +230,17 @@ class Removed(LedgerEntry):
     OPTIONAL = frozenset({"middle", "taken_back", "taken_back_at", "target_starts"})
 
     generation: Number
-    target_start: Number  # the target's log start up to which ``coverage`` is known
-    coverage: JsonCoverage  # source offsets of these copies, without those that were given back
-    unexplained: JsonCoverage  # the part of ``coverage`` that the target's retention does not explain
-    again: JsonCoverage  # source offsets that were given back: only a second copy counts
-    passed: Number  # the watermark may stand here, although offsets below it were given back
-    run_id: str
-    time: str  # RFC 3339 UTC
+    target_start: Number = 0  # the target's log start up to which ``coverage`` is known
+    coverage: JsonCoverage = field(default_factory=Coverage)  # source offsets of these copies, but those given back
+    # the part of ``coverage`` that the target's retention does not explain
+    unexplained: JsonCoverage = field(default_factory=Coverage)
+    again: JsonCoverage = field(default_factory=Coverage)  # source offsets given back: only a second copy counts
+    passed: Number = 0  # the watermark may stand here, although offsets below it were given back
+    run_id: str = ""
+    time: str = ""  # RFC 3339 UTC
     receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
-    middle: JsonCoverage = Coverage()  # noqa: RUF009 - more of them, whose copies lay above the target's log start
+    middle: JsonCoverage = field(default_factory=Coverage)  # more of them, whose copies lay above its log start
     taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
     taken_back_at: str = ""  # when the last of them was, RFC 3339 UTC
     extra: Extra = field(default_factory=dict, hash=False)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.contradictions import of_entries
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
@@ -161,11 +160,11 @@ class Planner:
             target = self.snapshot.target.get(key.target_topic)
             if key in self.ledger.positions or target is None or target.topic_id != position.ids.target_topic:
                 continue
-            left, missed = ledger.pending(key), ledger.missed(key)
+            left, missed = ledger[key].pending(), ledger[key].missed()
             if left or missed:
                 state = State.PENDING if left else State.REMOVED
                 remedy = target_retention.remedy(key, missed, left, None) if missed else ""
-                gone = {"removed": ledger.gone(key), "missed": missed, "remedy": remedy}
+                gone = {"removed": ledger[key].gone(), "missed": missed, "remedy": remedy}
                 yield self._known(key, state, position, position.next_offset, verify=left, **gone)
 
     def one(self, key: PartitionKey) -> PartitionPlan:
@@ -185,8 +184,8 @@ class Planner:
         # What the target lost at its end comes first, so that the order is kept; unless the source lost it since, too.
         first = copied_until(position)
         copy = self.next_range(key, first if first >= log_start else position.next_offset, source)
-        copied = self.ledger.pending(key)
-        removed, missed = self.ledger.gone(key), self.ledger.missed(key)
+        account = self.ledger[key]
+        copied, removed, missed = account.pending(), account.gone(), account.missed()
         if copy:
             missed = missed.subtract(Coverage.of([copy]))
         state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
@@ -275,7 +274,7 @@ class Planner:
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Refusal | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
-        if contradictions := of_entries(key, self.ledger):
+        if contradictions := self.ledger[key].contradictions():
             return refusals.contradicted(key, contradictions)
         return self.refusal_of_topics(key, position, source, target, ids)
 
@@ -315,7 +314,7 @@ class Planner:
             return refusal
         for number, ours in position.ends(key.source.partition).items():
             if position.delivery in LOSSY:  # it may have less than was sent, not less than was read back
-                ours = self.ledger.judged_until(key, position.generation) or 0
+                ours = self.ledger[key].verified.judged_until or 0
             end = target.offsets(number).high_watermark if ours else 0
             if end < ours or number in self.snapshot.lost.get(key, ()):
                 mends = position.delivery == self.replication.delivery == EXACTLY_ONCE
@@ -363,13 +362,13 @@ class Planner:
             State.DELETED,
             position,
             position.next_offset,
-            verify=self.ledger.pending(key),
+            verify=self.ledger[key].pending(),
             what=refusals.deleted(key) if is_new else "",
         )
 
     def refused(self, key: PartitionKey, refusal: Refusal, position: Position, source: Topic) -> PartitionPlan:
         # Records of others lie behind ours, which can be read back all the same.
-        verify = self.ledger.pending(key) if refusal.state is State.FOREIGN else Coverage()
+        verify = self.ledger[key].pending() if refusal.state is State.FOREIGN else Coverage()
         return self.entry(key, refusal.state, position, source, verify=verify, what=refusal.what, remedy=refusal.remedy)
 
     def entry(self, key: PartitionKey, state: State, position: Position, source: Topic, **more: Any) -> PartitionPlan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.ledger.contradictions import target_ends
+from kafka_replication.ledger.account import Account, target_ends
 from kafka_replication.ledger.entries import Entry, Gap, Handled, Position, Receipt
 from kafka_replication.ledger.placement import Part, ends_of
 from kafka_replication.ledger.receipts import Receipts
@@ -20,7 +20,6 @@ from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.planning.backfill.recopy import without
 from kafka_replication.planning.plan import Plan
-from kafka_replication.planning.retention.target_retention import nothing_removed
 
 
 class NotProven(Exception):
@@ -46,31 +45,28 @@ class TakenBack:
         return Coverage.of(range_ for part in parts for range_ in part.offsets)
 
 
-def take_back(
-    key: PartitionKey, view: LedgerView, receipts: Receipts, ends: Mapping[int, int], stamp: tuple[str, str]
-) -> TakenBack:
+def take_back(account: Account, receipts: Receipts, ends: Mapping[int, int], stamp: tuple[str, str]) -> TakenBack:
     """Take back every chunk that reaches above one of these ends of target partitions, and the chunks without records
     behind them: so the offsets are taken back to the end, and copied again before newer ones. ``receipts`` has at least
     all of these chunks. ``stamp`` is run id and time.
 
     Raises NotProven.
     """
-    position = view.positions[key]
+    key, position, verified = account.key, account.position, account.verified
     known = receipts.of(key, position.generation)
     lost = _lost(known, ends)
-    _check(key, view, receipts, lost, ends)
+    _check(account, receipts, lost, ends)
     offsets = Coverage.of(receipt.range for receipt in lost)
-    entry = view.removal(key, position.generation) or nothing_removed(position.generation, *stamp)
-    first, *others = without(key, view, offsets, lost, entry, stamp)
+    first, *others = without(account, offsets, lost, account.removed, stamp)
     assert isinstance(first, Position)
-    verified, decided = view.verified.get(key), view.handled_in(key, position.generation)
-    retried = (part for one in view.handled_in(key, position.generation, "retried") for part in one.parts)
+    entry = account.removed if account.removed.time else replace(account.removed, run_id=stamp[0], time=stamp[1])
+    retried = (part for one in account.retries for part in one.parts)
     standing = ends_of([*(part for one in known if one not in lost for part in one.parts), *retried])
     return TakenBack(
         offsets=offsets,
         entries=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),
         deleted=tuple(lost),
-        before=(position, *([verified] if verified else []), *decided, entry, *lost),
+        before=(position, *([verified] if verified.coverage else []), *account.handled, entry, *lost),
         standing=Coverage.of(
             receipt.range
             for receipt in lost
@@ -103,7 +99,7 @@ def seen_in(key: PartitionKey, position: Position, epochs: Mapping[int, int]) ->
 
 
 def proven_lost(
-    key: PartitionKey, view: LedgerView, receipts: Receipts, missing: Mapping[int, int], config: Mapping[str, str]
+    account: Account, receipts: Receipts, missing: Mapping[int, int], config: Mapping[str, str]
 ) -> set[int]:
     """Those target partitions in which a record of ours is known to have been the last one before these ends, where
     readers find none now. ``receipts`` has at least those from `Position.receipts_from` on.
@@ -115,12 +111,11 @@ def proven_lost(
     than ``delete.retention.ms``. With several source partitions nothing is known: another one may have a newer record
     of the same key.
     """
-    position = view.positions[key]
+    key, position = account.key, account.position
     compacted = "compact" in config.get("cleanup.policy", "")
     if compacted and position.spread is not None:
         return set()
-    entries: list[Receipt | Handled] = [*receipts.of(key, position.generation)]
-    entries += view.handled_in(key, position.generation, "retried")
+    entries: list[Receipt | Handled] = [*receipts.of(key, position.generation), *account.retries]
     since = now(int(config.get("delete.retention.ms", 0)) / 1000) if compacted else ""
     ours = target_ends(entry for entry in entries if entry.time > since)
     untold = position.spread is None and receipts.incomplete(key) and not compacted
@@ -147,11 +142,8 @@ def _lost(known: Collection[Receipt], ends: Mapping[int, int]) -> list[Receipt]:
     return [*lost, *(receipt for receipt in known if not receipt.parts and receipt.range.from_ >= behind)]
 
 
-def _check(
-    key: PartitionKey, view: LedgerView, receipts: Receipts, lost: Collection[Receipt], ends: Mapping[int, int]
-) -> None:
-    position = view.positions[key]
-    removal = view.removal(key, position.generation)
+def _check(account: Account, receipts: Receipts, lost: Collection[Receipt], ends: Mapping[int, int]) -> None:
+    key, position = account.key, account.position
     if any(receipt.delivery != EXACTLY_ONCE for receipt in lost) or position.delivery != EXACTLY_ONCE:
         raise NotProven("a part of it was copied without transactions")
     proven, ours = ends_of(part for receipt in lost for part in receipt.parts), position.ends(key.source.partition)
@@ -161,15 +153,15 @@ def _check(
     if receipts.incomplete(key) and len(lost) == len(known):
         raise NotProven("receipts of a part of it have expired")
     untold = position.coverage.subtract(Coverage.of(receipt.range for receipt in known))
-    untold = untold.subtract(view.given_up(key, position.generation)).subtract(view.gone(key))
+    untold = untold.subtract(account.given_up()).subtract(account.gone())
     # Receipts expire in the order of the copies, which mostly is that of their offsets.
     older = OffsetRange(0, min((receipt.range.from_ for receipt in lost), default=MAX_OFFSET))
     if lost and untold and not (receipts.incomplete(key) and untold.within(older) == untold):
         raise NotProven(f"there is no receipt of {untold}, which may have stood there, too")
-    if removal is not None and any(end < removal.start(number) for number, end in ends.items()):
+    if any(end < account.removed.start(number) for number, end in ends.items()):
         raise NotProven("it ends below the offsets that its retention has removed")
-    handled = (part for entry in view.handled_in(key, position.generation) for part in entry.parts)
-    retried = view.decided(key, position.generation, "retried")
+    handled = (part for entry in account.handled for part in entry.parts)
+    retried = account.decided("retried")
     if any(part.until > ends.get(part.partition, part.until) for part in handled) or any(
         retried.within(receipt.range) for receipt in lost
     ):

@@ -25,15 +25,15 @@ def _needed(planned: PartitionPlan, view: LedgerView, end: int) -> int:
     position = view.position(planned.key, planned.generation)
     if position is None:  # opened after the view was read, or refused: there are no receipts
         return end
-    verified = view.verified_or_waived(planned.key, planned.generation)
+    verified = view[planned.key].verified_or_waived()
     if any(
         verified.within(range_) for range_ in planned.ranges
     ):  # a backfill over copied offsets reports their receipts
         return 0
-    return (view.receipts_from(planned.key) or 0) if position.coverage.subtract(verified) else end
+    return (view[planned.key].receipts_from() or 0) if position.coverage.subtract(verified) else end
 
 
 def first_needed(key: PartitionKey, view: LedgerView, planned: Mapping[int, int]) -> int | None:
     """The higher of two offsets, the ledger's and the plan's: all receipts of ``key`` below it are verified."""
-    offsets = (view.receipts_from(key), planned.get(key.ledger_partition))
+    offsets = (view[key].receipts_from(), planned.get(key.ledger_partition))
     return max((offset for offset in offsets if offset is not None), default=None)

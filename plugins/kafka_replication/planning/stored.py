@@ -12,7 +12,7 @@ from kafka_replication.planning.findings import Finding
 def unknown_to_store(view: LedgerView, watermarks: Mapping[PartitionKey, int]) -> list[PartitionKey]:
     """The partitions whose watermark in the store is below the verified end in the ledger."""
     return sorted(
-        key for key, position in view.positions.items() if view.verified_end(key) > watermarks.get(key, position.start)
+        key for key, position in view.positions.items() if view[key].watermark() > watermarks.get(key, position.start)
     )
 
 

@@ -63,7 +63,7 @@ def ledger_document(replication: str, view: LedgerView, receipts: Receipts) -> L
             verified=json.loads(codec.encode(view.verified[key])) if key in view.verified else None,
             gaps=[json.loads(codec.encode(gap)) for gap in view.gaps.get(key, ())],
             receipts=[json.loads(codec.encode(receipt)) for receipt in receipts.all(key)],
-            taken_back=removal.taken_back if (removal := view.removal(key, position.generation)) else (),
+            taken_back=view[key].removed.taken_back,
         )
         for key, position in sorted(view.positions.items())
     ]
@@ -83,11 +83,12 @@ def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
             str(position.start),
             str(position.next_offset),
             str(position.coverage or "-"),
-            str(view.read_back(key, position.generation) or "-"),
+            str(view[key].verified.coverage or "-"),
             str(receipts.get(key, 0)),
         )
         for key, position in sorted(view.positions.items())
     ]
-    removals = {key: view.removal(key, position.generation) for key, position in sorted(view.positions.items())}
-    gone = [f"TAKEN BACK {key.source} {text}" for key, entry in removals.items() if entry for text in entry.taken_back]
+    gone = [
+        f"TAKEN BACK {key.source} {text}" for key in sorted(view.positions) for text in view[key].removed.taken_back
+    ]
     return "\n".join([table(head, rows), *gone])

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from kafka_replication.documents import GapRow, StatusRow, listed, place
-from kafka_replication.ledger.entries import Ids, Removed
-from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
+from kafka_replication.ledger.account import ASIDE, NONE
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.commands import failed_list
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
@@ -101,36 +102,32 @@ def status(
         topic = snapshot.source.get(planned.key.source.topic)
         offsets = topic.readable.get(planned.key.source.partition) if topic else None
         entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
-        delivered = view.delivered(planned.key, planned.generation)
-        quarantined, skipped = view.set_aside(planned.key) if position else (0, 0)
+        account = view.of(planned.key, planned.generation)
+        quarantined, skipped = account.set_aside()
         rows.append(
             row_of(
                 planned,
                 log_start=offsets.log_start if offsets else None,
                 last_verified=entry.time if entry else None,
-                verified_by=view.level(planned.key, planned.generation),
+                verified_by=account.level,
                 position=position.next_offset if position else None,
                 high_watermark=offsets.high_watermark if offsets else None,
                 hidden_by=offsets.hidden_by if offsets else "",
                 gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
                 in_store=planned.key not in unknown,
-                delivery=delivered.delivery if delivered else EXACTLY_ONCE,
-                lost_in_delivery=delivered.lost_in_delivery if delivered else 0,
-                duplicates=delivered.duplicates if delivered else 0,
-                superseded=delivered.superseded if delivered else 0,
+                delivery=account.verified.delivery,
+                lost_in_delivery=account.verified.lost_in_delivery,
+                duplicates=account.verified.duplicates,
+                superseded=account.verified.superseded,
                 quarantined=quarantined,
                 skipped=skipped,
-                undecided=view.undecided(planned.key) if position else 0,
-                waiting=view.undecided(planned.key, ASIDE[:1]) if position else 0,
-                repaired=_repaired(view.removal(planned.key, planned.generation)),
+                undecided=account.undecided(),
+                waiting=account.undecided(ASIDE[:1]),
+                repaired=account.removed.taken_back if account.removed.taken_back_at > now(_ONE_DAY) else (),
                 loss=losses.get(planned.key),
             )
         )
     return rows
-
-
-def _repaired(removal: Removed | None) -> tuple[str, ...]:
-    return removal.taken_back if removal is not None and removal.taken_back_at > now(_ONE_DAY) else ()
 
 
 def from_watermark(

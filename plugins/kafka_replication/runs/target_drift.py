@@ -53,18 +53,16 @@ class Comparison:
         )
 
     def _removed(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, Removed]:
-        keys = [key for key in view.positions if may_be_gone(key, view, snapshot.target.get(key.target_topic))]
+        keys = [key for key in view.positions if may_be_gone(view[key], snapshot.target.get(key.target_topic))]
         if not keys:
             return {}
         wanted = dict[PartitionKey, int | None]()
         for key in keys:
-            earlier = view.removal(key, view.positions[key].generation)
-            wanted[key] = earlier.receipts_from if earlier else None
+            wanted[key] = view[key].removed.receipts_from
         receipts, young = self.clusters.ledger.receipts(wanted), self._young(keys, snapshot)
         return {
             key: removed(
-                key,
-                view,
+                view[key],
                 RemovalEvidence(
                     receipts=receipts,
                     log_starts=_log_starts(key, view, snapshot),
@@ -129,7 +127,7 @@ class Comparison:
             receipts = self.clusters.ledger.receipts(since)
             for key, ends in unseen.items():
                 config = target[key.target_topic].config
-                found.setdefault(key, set()).update(proven_lost(key, view, receipts, ends, config))
+                found.setdefault(key, set()).update(proven_lost(view[key], receipts, ends, config))
         return {key: frozenset(numbers) for key, numbers in found.items() if numbers}
 
     def _unseen(
@@ -171,7 +169,7 @@ class Comparison:
         if self.replication.placing.shared:  # others write there all the time
             return MAX_OFFSET
         takes = self.clusters.target.standing.commit_takes
-        return max(expected_end(key, view, at.partition, takes) for key in keys)
+        return max(expected_end(view[key], at.partition, takes) for key in keys)
 
     def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
         """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.

@@ -168,7 +168,7 @@ class PartitionSession(ABC):
             return
         receipts = self.ledger.receipts({key: position.receipts_from})
         config = topics.config(self.admin, key.target_topic)
-        for number in proven_lost(key, self.ledger.view(), receipts, missing, config):
+        for number in proven_lost(self.ledger.view()[key], receipts, missing, config):
             raise TargetLost(
                 f"{key.target_topic}-{number} on the target does not show our last record of {key.source}, which was at"
                 f" offset {missing[number] - 1}: the target lost data, and other records lie there now",

@@ -242,7 +242,7 @@ def _entry(
         State.IN_SYNC,
         position,
         source,
-        verify=position.coverage.subtract(planner.ledger.verified_or_waived(key, position.generation)),
+        verify=planner.ledger[key].pending(),
     )
 
 
@@ -250,7 +250,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
     topic = given.snapshot.source[entry.key.source.topic]
     log_start = topic.offsets(entry.key.source.partition).log_start
     again = given.again.get(entry.key, Coverage())
-    removed = given.ledger.gone(entry.key) if position else Coverage()
+    removed = given.ledger[entry.key].gone() if position else Coverage()
     coverage = position.coverage if position else Coverage()
     # Offsets that were on the target once are no gap at the source.
     missing = Coverage(coverage.union(removed).missing_from(asked))
@@ -268,7 +268,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
         again=again.union(waiting),
         lost_on_both_sides=not_again.within(OffsetRange(0, log_start)),
         withheld=not_again.within(OffsetRange(log_start, MAX_OFFSET)),
-        given_up=given.ledger.unproven(entry.key, entry.generation).within(asked).subtract(removed),
+        given_up=given.ledger.of(entry.key, entry.generation).unproven().within(asked).subtract(removed),
         keeps=_keeps(given, topic, entry.key.target_topic),
         newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,
     )

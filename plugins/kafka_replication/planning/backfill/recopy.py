@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
 
-from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.account import Account
+from kafka_replication.ledger.entries import Entry, Receipt, Removed
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
@@ -38,22 +38,17 @@ class GivenBack:
     left_over: tuple[Receipt, ...] = ()
 
 
-def to_copy_again(
-    key: PartitionKey, view: LedgerView, receipts: Collection[Receipt], wanted: OffsetRange, source_start: int
-) -> Coverage:
+def to_copy_again(account: Account, receipts: Collection[Receipt], wanted: OffsetRange, source_start: int) -> Coverage:
     """The offsets to copy a second time for ``wanted``: they are gone from the target, and the source still has them.
 
     Chunks that are gone as a whole are taken as a whole, because a receipt cannot be divided.
     """
-    position = view.positions[key]
-    entry = view.removal(key, position.generation)
-    if entry is None:
-        return Coverage()
+    entry = account.removed
     # Without its receipt nothing shows any more where a copy stood.
     middle = entry.middle.intersection(Coverage.of(receipt.range for receipt in receipts))
-    gone = entry.coverage.union(middle).intersection(position.coverage)
+    gone = entry.coverage.union(middle).intersection(account.position.coverage)
     # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
-    retried = view.decided(key, position.generation, "retried")
+    retried = account.decided("retried")
     gone = gone.subtract(Coverage.of(receipt.range for receipt in receipts if retried.within(receipt.range)))
     asked = gone.within(wanted)
     chunks = Coverage.of(
@@ -77,8 +72,7 @@ def is_gone_in_part(receipt: Receipt, entry: Removed) -> bool:
 
 
 def give_back(
-    key: PartitionKey,
-    view: LedgerView,
+    account: Account,
     receipts: Iterable[Receipt],
     wanted: Coverage,
     remainders: Collection[Remainder],
@@ -88,9 +82,7 @@ def give_back(
 
     Raises Refused for offsets of a chunk that is gone in part, if no remainder says in which.
     """
-    position, receipts = view.positions[key], tuple(receipts)
-    entry = view.removal(key, position.generation)
-    assert entry is not None
+    position, entry, receipts = account.position, account.removed, tuple(receipts)
     before, wanted = wanted.subtract(position.coverage), wanted.intersection(position.coverage)
     left_over = tuple(
         receipt
@@ -99,7 +91,7 @@ def give_back(
     )
     receipts = tuple(receipt for receipt in receipts if receipt not in left_over)
     cut = [receipt for receipt in receipts if is_gone_in_part(receipt, entry)]
-    _refuse_unknown(key, wanted, cut, {remainder.chunk for remainder in remainders})
+    _refuse_unknown(account.key, wanted, cut, {remainder.chunk for remainder in remainders})
     offsets = wanted.subtract(Coverage.of(receipt.range for receipt in cut))
     deleted = [receipt for receipt in receipts if is_gone(receipt, entry) and offsets.within(receipt.range)]
     new: list[Entry] = []
@@ -110,7 +102,7 @@ def give_back(
             new += remainder.receipts
             # What the target shows again is not gone.
             entry = replace(entry, middle=entry.middle.subtract(Coverage.of([remainder.chunk])))
-    changed = without(key, view, offsets, deleted, entry, stamp)
+    changed = without(account, offsets, deleted, entry, stamp)
     begins = {receipt.range.from_ for remainder in remainders for receipt in remainder.receipts}
     # A receipt is replaced by one that begins where it does: to delete it would delete that one.
     deleted = [receipt for receipt in deleted if receipt.range.from_ not in begins]
@@ -118,15 +110,10 @@ def give_back(
 
 
 def without(
-    key: PartitionKey,
-    view: LedgerView,
-    offsets: Coverage,
-    deleted: Iterable[Receipt],
-    entry: Removed,
-    stamp: tuple[str, str],
+    account: Account, offsets: Coverage, deleted: Iterable[Receipt], entry: Removed, stamp: tuple[str, str]
 ) -> tuple[Entry, ...]:
-    """The entries about the key, the position first, once these offsets and receipts are taken out of them. ``entry``
-    is the one that notes it, as it is before. ``stamp`` is run id and time.
+    """The entries of the partition, the position first, once these offsets and receipts are taken out of them.
+    ``entry`` is the one that notes it, as it is before. ``stamp`` is run id and time.
     """
     run_id, time = stamp
     noted = replace(
@@ -135,12 +122,20 @@ def without(
         unexplained=entry.unexplained.subtract(offsets),
         middle=entry.middle.subtract(offsets),
         again=entry.again.union(offsets),
-        passed=max(entry.passed, view.verified_end(key)),
+        passed=max(entry.passed, account.watermark()),
         run_id=run_id,
         time=time,
     )
-    position = _without(view.positions[key], offsets, deleted)
-    return (position, *_verified(key, view, offsets), *_decisions(key, view, offsets), noted)
+    position = account.position
+    for receipt in deleted:
+        position = position.counting(receipt, -1)
+    entries: list[Entry] = [replace(position, coverage=position.coverage.subtract(offsets))]
+    if account.verified.coverage:  # the second copies were not read back
+        entries.append(replace(account.verified, coverage=account.verified.coverage.subtract(offsets)))
+    for decision in account.handled:  # nor do decisions about records of the gone copies hold for them
+        if more := decision.decided.intersection(offsets):
+            entries += [replace(decision, given_back=decision.given_back.union(more))]
+    return (*entries, noted)
 
 
 def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], known: Container[OffsetRange]) -> None:
@@ -155,23 +150,3 @@ def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt],
                 " which offsets are gone cannot be found out",
                 f"request only offsets outside of {receipt.range}",
             )
-
-
-def _without(position: Position, offsets: Coverage, deleted: Iterable[Receipt]) -> Position:
-    for receipt in deleted:
-        position = position.counting(receipt, -1)
-    return replace(position, coverage=position.coverage.subtract(offsets))
-
-
-def _decisions(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
-    """The decisions about records of the gone copies without these offsets: they do not hold for the second copies."""
-    for entry in view.handled_in(key, view.positions[key].generation):
-        if more := entry.decided.intersection(offsets):
-            yield replace(entry, given_back=entry.given_back.union(more))
-
-
-def _verified(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
-    """The verified entry without these offsets: the second copies were not read back."""
-    entry = view.verified.get(key)
-    if entry is not None and entry.generation == view.positions[key].generation:
-        yield replace(entry, coverage=entry.coverage.subtract(offsets))

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kafka_replication.ledger.account import Account
 from kafka_replication.ledger.entries import Position, Receipt, Removed
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
@@ -46,13 +46,12 @@ def _limit(config: Mapping[str, str], name: str) -> int | None:
     return value if value >= 0 else None
 
 
-def may_be_gone(key: PartitionKey, view: LedgerView, target: Topic | None) -> bool:
+def may_be_gone(account: Account, target: Topic | None) -> bool:
     """True if the target's log start has moved over offsets of ours since the last look at it."""
-    position = view.positions[key]
-    earlier, ends = view.removal(key, position.generation), position.ends(key.source.partition)
+    ends = account.position.ends(account.key.source.partition)
     return any(
-        min(offsets.log_start, ends[number]) > (earlier.start(number) if earlier else 0)
-        for number, offsets in offsets_on(key, position, target).items()
+        min(offsets.log_start, ends[number]) > account.removed.start(number)
+        for number, offsets in offsets_on(account.key, account.position, target).items()
     )
 
 
@@ -67,15 +66,14 @@ def offsets_on(key: PartitionKey, position: Position, target: Topic | None) -> d
     }
 
 
-def expected_end(key: PartitionKey, view: LedgerView, partition: int, commit_takes: int) -> int:
+def expected_end(account: Account, partition: int, commit_takes: int) -> int:
     """The end of a target partition if no other client wrote there after this key: behind its last record and the
     offsets that its commit takes.
 
     Aborted transactions can lie behind it.
     """
-    position = view.positions[key]
-    end = position.ends(key.source.partition).get(partition, 0)
-    wrote = position.coverage.subtract(view.given_up(key, position.generation))
+    end = account.position.ends(account.key.source.partition).get(partition, 0)
+    wrote = account.position.coverage.subtract(account.given_up())
     return end + commit_takes if end and wrote else end
 
 
@@ -96,35 +94,18 @@ class RemovalEvidence:
     time: str
 
 
-def removed(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Removed:
-    """The present entry about this key."""
-    position = view.positions[key]
-    earlier = view.removal(key, position.generation) or nothing_removed(
-        position.generation, evidence.run_id, evidence.time
-    )
-    gone = _gone(key, view, evidence).subtract(earlier.coverage)
+def removed(account: Account, evidence: RemovalEvidence) -> Removed:
+    """The present entry about the partition."""
+    earlier = account.removed
+    gone = _gone(account, evidence).subtract(earlier.coverage)
     return replace(
         earlier,
-        **_starts(position, evidence.log_starts, earlier),
+        **_starts(account.position, evidence.log_starts, earlier),
         coverage=earlier.coverage.union(gone),
         unexplained=earlier.unexplained.union(gone.subtract(_explained(evidence))),
         run_id=evidence.run_id,
         time=evidence.time,
-        receipts_from=_first_that_stays(key, position.generation, evidence),
-    )
-
-
-def nothing_removed(generation: int, run_id: str, time: str) -> Removed:
-    """The entry about a partition of which every copy is there."""
-    return Removed(
-        generation=generation,
-        target_start=0,
-        coverage=Coverage(),
-        unexplained=Coverage(),
-        again=Coverage(),
-        passed=0,
-        run_id=run_id,
-        time=time,
+        receipts_from=_first_that_stays(account.key, account.position.generation, evidence),
     )
 
 
@@ -136,9 +117,9 @@ def _starts(position: Position, log_starts: Mapping[int, int], earlier: Removed)
     return {"target_starts": tuple(log_starts.get(number, earlier.start(number)) for number in numbers)}
 
 
-def _gone(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Coverage:
+def _gone(account: Account, evidence: RemovalEvidence) -> Coverage:
     """The source offsets of copies below the log start that are still counted as copied."""
-    position = view.positions[key]
+    key, position = account.key, account.position
     receipts = evidence.receipts.of(key, position.generation)
     below = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, evidence.log_starts)))
     first = dict(position.ends(key.source.partition))
@@ -147,15 +128,10 @@ def _gone(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Cov
     reached = any(start >= first.get(number, 0) > 0 for number, start in evidence.log_starts.items())
     if evidence.receipts.incomplete(key) and reached:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
-        below = below.union(_without_receipt(key, view, receipts))
+        told = Coverage.of(receipt.range for receipt in receipts)
+        elsewhere = account.given_up().union(account.removed.coverage)
+        below = below.union(position.coverage.subtract(told).subtract(elsewhere))
     return below.intersection(position.coverage)
-
-
-def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt]) -> Coverage:
-    position = view.positions[key]
-    earlier = view.removal(key, position.generation)
-    elsewhere = view.given_up(key, position.generation).union(earlier.coverage if earlier else Coverage())
-    return position.coverage.subtract(Coverage.of(receipt.range for receipt in receipts)).subtract(elsewhere)
 
 
 def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from kafka_replication.documents import place
+from kafka_replication.ledger.account import ASIDE
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
-from kafka_replication.ledger.view import ASIDE, LedgerView
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.engine_choice import Turn
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -98,21 +99,20 @@ def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:
     """The line of a partition for which this run had no work."""
     key, view = planned.key, evidence.view
     position = view.position(key, planned.generation)
-    end = view.verified_end(key) if position else 0
+    end = view[key].watermark() if position else 0
     line = RangeReport(**place(key, OffsetRange(end, end)), watermark=evidence.watermarks.get(key))
     return _stored(evidence, line, end) if position and end > position.start else line
 
 
 def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
     key, view = planned.key, evidence.view
-    position = view.position(key, planned.generation)
-    verified = view.verified_or_waived(key, planned.generation) if position else Coverage()
-    end = view.verified_end(key) if position else 0
+    account, position = view.of(key, planned.generation), view.position(key, planned.generation)
+    verified, end = (account.verified_or_waived(), account.watermark()) if position else (Coverage(), 0)
     for range_ in planned.ranges:
         line = _sums(evidence, planned, range_)
         is_verified = position is not None and verified.contains(range_)
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
-        if line.digest_ok and view.unproven(key, planned.generation).within(range_):
+        if line.digest_ok and account.unproven().within(range_):
             line = replace(line, digest_ok=None)
         yield _with_foreign_writer(evidence, _stored(evidence, line, end))
     # Ranges that were to be verified have their line already.
@@ -143,24 +143,23 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     """The terms of ``span`` (see `RangeReport`), from the receipts and the approved gaps."""
     key = planned.key
     receipts = [r for r in evidence.receipts.get(key, ()) if r.generation == planned.generation]
-    position = evidence.view.position(key, planned.generation)
-    receipts = committed(receipts, position.coverage if position else Coverage())
+    account = evidence.view.of(key, planned.generation)
+    receipts = committed(receipts, account.position.coverage)
     if planned.state is State.TARGET_RECREATED:  # what the receipts say was there is gone
         receipts = []
     parts, counted = shares(range_, receipts)
     here, before = _by_run(evidence, parts)
     whole = here + before
-    gone = evidence.view.gone_unverified(key).within(range_) if position else Coverage()
+    gone = account.gone_unverified().within(range_)
     gone_here, gone_before = _by_run(evidence, [part for lost in gone for part in shares(lost, receipts)[0]])
-    retried = evidence.view.handled_in(key, planned.generation, "retried")
     again = {  # no more than the receipts count here, so that each is moved from one term to another
         name: min(
             getattr(whole, name),
-            Coverage.of(part for entry in retried for part in getattr(entry, name)).within(range_).span,
+            Coverage.of(part for entry in account.retries for part in getattr(entry, name)).within(range_).span,
         )
         for name in ASIDE
     }
-    lost = evidence.view.given_up(key, planned.generation).subtract(counted).within(range_).span
+    lost = account.given_up().subtract(counted).within(range_).span
     engines = tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id))
     return RangeReport(
         **place(key, range_),

@@ -156,9 +156,9 @@ class Tally:
         )
 
     def _count(self, key: PartitionKey, todo: Work, view: LedgerView) -> None:
-        passed, position = view.verified_or_waived(key, todo.generation), view.position(key, todo.generation)
-        there = passed.union(position.coverage) if position else passed
-        self._to_copy[key] = todo.offsets.subtract(there).span
+        account = view.of(key, todo.generation)
+        passed = account.verified_or_waived()
+        self._to_copy[key] = todo.offsets.subtract(passed.union(account.position.coverage)).span
         self._to_verify[key] = todo.offsets.subtract(passed).span
 
 

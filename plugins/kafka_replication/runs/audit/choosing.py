@@ -86,28 +86,25 @@ class Chosen:
 
 def choose(replication: Replication, sides: Sides, key: PartitionKey, request: AuditRequest) -> Chosen:
     """Choose of one partition. An error is added to its result, and nothing is chosen then."""
-    position = sides.view.positions[key]
+    account = sides.view[key]
+    position = account.position
     receipts = committed(sides.receipts.of(key, position.generation), position.coverage)
     ranges = [receipt.range for receipt in receipts if receipt.range.intersection(request.range)]
     first, until = min(ranges, default=OffsetRange(0, 0)).from_, max((chunk.until for chunk in ranges), default=0)
-    gaps = [
-        gap
-        for gap in sides.view.gaps.get(key, ())
-        if gap.generation == position.generation and gap.range.intersection(request.range)
-    ]
+    gaps = [gap for gap in account.gaps if gap.range.intersection(request.range)]
     result = PartitionAudit(
         key=key,
         generation=position.generation,
         range=OffsetRange(first, until),
         lost=listed({key: gaps}),
-        verified_by=sides.view.level(key, position.generation),
+        verified_by=account.level,
     )
     chosen = Chosen(key=key, position=position, result=result)
     try:
         wanted = Coverage.of([*ranges, *position.coverage.within(request.range)])
-        wanted = wanted.subtract(sides.view.given_up(key, position.generation))
+        wanted = wanted.subtract(account.given_up())
         result.offsets = wanted.span
-        result.given_back(sides.view.gone(key).subtract(position.coverage).within(request.range))
+        result.given_back(account.gone().subtract(position.coverage).within(request.range))
         expired = _expired(replication, sides, result, wanted)
         chosen.some_expired = bool(expired)
         found = select_receipts(wanted.subtract(expired), receipts)
@@ -125,7 +122,7 @@ def _expired(replication: Replication, sides: Sides, result: PartitionAudit, wan
     """The offsets of ``wanted`` whose receipts have expired, or were deleted with their copies. Adds a note."""
     receipts = sides.receipts.of(result.key, result.generation)
     missing = wanted.subtract(Coverage.of(receipt.range for receipt in receipts))
-    if missing and not missing.subtract(sides.view.gone(result.key)):
+    if missing and not missing.subtract(sides.view[result.key].gone()):
         result.notes.append(f"{missing} are no longer on the target, nor are their receipts: they were not compared")
         return missing
     if not (missing and sides.receipts.incomplete(result.key)):

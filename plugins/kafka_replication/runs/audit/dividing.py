@@ -114,7 +114,7 @@ class Divider:
             self._add(chosen, sum(map(_size, some), Size()), units=tuple(some))
         if delivered and window:
             alone = claimed(receipt for receipt in others if receipt.proof is not Proof.BY_WINDOW)
-            elsewhere = sides.view.retried_at(key, chosen.result.generation)
+            elsewhere = sides.view[key].retried_at()
             # A transform goes with transactions alone (`model.combinations`): a chunk that has one is not made again.
             by_content = {one.range for one in delivered if chosen.by_content(one) and one.transform is None}
             deliveries = Deliveries(
@@ -122,7 +122,7 @@ class Divider:
                 by_receipt=tuple(receipt for receipt in delivered if receipt.range not in by_content),
                 stretches=Coverage.of([window]).subtract(alone).subtract(elsewhere),
                 readable=chosen.readable or OffsetRange(0, 0),
-                given_up=sides.view.given_up(key, chosen.result.generation),
+                given_up=sides.view[key].given_up(),
             )
             self._add(chosen, _total(delivered), deliveries=deliveries)
 

@@ -19,7 +19,6 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.targets import TRANSACTIONAL
 from kafka_replication.model.times import now
-from kafka_replication.planning.retention.target_retention import nothing_removed
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.leasing import leased
@@ -65,22 +64,16 @@ def _note(run: LeasedRun, found: Mapping[PartitionKey, PartitionAudit]) -> dict[
         receipts = run.clusters.ledger.receipts(dict.fromkeys(found))
         noted = {key: offsets for key, result in found.items() if (offsets := _missing(run, view, receipts, result))}
         entries = {key: _entry(run, key, view, offsets) for key, offsets in noted.items()}
-        new = [(key, entry) for key, entry in entries.items() if entry.middle != _earlier(view, key)]
+        new = [(key, entry) for key, entry in entries.items() if entry.middle != view[key].removed.middle]
         opening.commit({}, {}, new)
     for key, entry in new:
         log.info("%s: no longer on the target, found by an audit: %s", key, entry.middle)
     return noted
 
 
-def _earlier(view: LedgerView, key: PartitionKey) -> Coverage:
-    entry = view.removal(key, view.positions[key].generation)
-    return entry.middle if entry else Coverage()
-
-
 def _entry(run: LeasedRun, key: PartitionKey, view: LedgerView, offsets: Coverage) -> Removed:
-    position, stamp = view.positions[key], (run.run_id, now())
-    entry = view.removal(key, position.generation) or nothing_removed(position.generation, *stamp)
-    return replace(entry, middle=entry.middle.union(offsets), run_id=stamp[0], time=stamp[1])
+    entry = view[key].removed
+    return replace(entry, middle=entry.middle.union(offsets), run_id=run.run_id, time=now())
 
 
 def _missing(run: LeasedRun, view: LedgerView, receipts: Receipts, result: PartitionAudit) -> Coverage:
@@ -96,8 +89,7 @@ def _missing(run: LeasedRun, view: LedgerView, receipts: Receipts, result: Parti
         if receipt.range in lacking
         for range_ in _missing_of(run, position, receipt, result.key, records)
     )
-    entry = view.removal(result.key, result.generation)
-    return missing.intersection(position.coverage).subtract(entry.coverage if entry else Coverage())
+    return missing.intersection(position.coverage).subtract(view[result.key].removed.coverage)
 
 
 def _missing_of(

@@ -19,8 +19,8 @@ from kafka_replication.verification.matching import Difference, Kind
 
 def to_find_in_quarantine(sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit) -> Iterator[FailedRecord]:
     """The records of these chunks that have to be in quarantine. Counts all that were set aside."""
-    retried = sides.view.retried(result.key, result.generation)
-    decided = [entry.decided for entry in sides.view.handled_in(result.key, result.generation)]
+    account = sides.view[result.key]
+    retried, decided = account.retried(), [entry.decided for entry in account.handled]
     for failed in (failed for receipt in chosen for failed in receipt.failures):
         result.set_aside(failed, is_retried=failed.offset in retried)
         if failed.place is not None and not any(failed.offset in offsets for offsets in decided):
@@ -41,7 +41,7 @@ def find_doubled(sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit
     """A record that was retried although its chunk has it is there twice."""
     copied = Coverage.of(receipt.range for receipt in chosen)
     aside = Coverage.of(OffsetRange(offset, offset + 1) for receipt in chosen for offset in set_aside(receipt))
-    if twice := sides.view.retried(result.key, result.generation).intersection(copied).subtract(aside):
+    if twice := sides.view[result.key].retried().intersection(copied).subtract(aside):
         offsets = (offset for range_ in twice for offset in range(range_.from_, range_.until))
         result.differ(Difference(Kind.EXTRA, offset, None, b"%d" % offset) for offset in offsets)
         result.notes.append(f"source offsets {twice} were retried, but the receipts of their chunks do not say why")

@@ -55,8 +55,8 @@ class Sides:
 
     def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
         """The places of records that were set aside first, and copied later."""
-        topic, position = self.target.get(key.target_topic), self.view.positions[key]
-        for entry in self.view.handled_in(key, position.generation, "retried"):
+        topic = self.target.get(key.target_topic)
+        for entry in self.view[key].retries:
             if topic is not None and entry.ids.target_topic == topic.topic_id:
                 yield from ((entry, part) for part in entry.parts)
 

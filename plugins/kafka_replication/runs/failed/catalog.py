@@ -102,7 +102,6 @@ def _found_in_quarantine(
 
 def _kept(view: LedgerView, key: PartitionKey, seconds: float) -> int:
     """The number of failed records of the partition that the store keeps: open ones, and those decided about lately."""
-    generation = view.positions[key].generation
-    lately = (entry for entry in view.handled_in(key, generation) if is_within(seconds, entry.time))
+    lately = (entry for entry in view[key].handled if is_within(seconds, entry.time))
     decided = Coverage.of(range_ for entry in lately for range_ in entry.decided)
-    return view.undecided(key) + decided.span
+    return view[key].undecided() + decided.span

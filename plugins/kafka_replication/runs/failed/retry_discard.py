@@ -292,7 +292,7 @@ def _entry(held: Fenced, state: str, rows: Sequence[FailedRow], decision: Decisi
     skipped = [row.record.offset for row in rows if row.state == SKIPPED]
     quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
     first = quarantined.union(_offsets(skipped)).ranges[0].from_
-    earlier = held.view.handled_in(rows[0].key, held.position.generation)
+    earlier = held.view[rows[0].key].handled
     return Handled(
         generation=held.position.generation,
         state=state,

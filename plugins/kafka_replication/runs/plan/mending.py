@@ -261,7 +261,7 @@ class _Mender:
         """Returns what was done, for people. Raises NotProven and other ReplicationErrors."""
         position, stamp = self._view.positions[key], (self._run.run_id, now())
         seen = damage.seen_until(position.ends(key.source.partition))
-        taken = take_back(key, self._view, self._receipts, seen, stamp) if seen else None
+        taken = take_back(self._view[key], self._receipts, seen, stamp) if seen else None
         shown = taken is not None and self._is_all_counted(key, {*seen, *damage.left_open}, taken)
         out, back = _without_a_gap(position, taken, shown=shown)
         if taken is not None and not shown:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kafka_replication.ledger.contradictions import of_receipts
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.live import as_compared
@@ -28,14 +27,14 @@ def defended(run: Run, planned: P) -> P:
     run_plan, view = planned.plan, as_compared(planned.world.view, planned.world.snapshot)
     in_store = run.watermarks(view)
     wanted = {
-        partition.key: view.receipts_from(partition.key) if partition.key in in_store else position.receipts_from
+        partition.key: view[partition.key].receipts_from() if partition.key in in_store else position.receipts_from
         for partition in run_plan.to_copy
         if (position := view.position(partition.key, partition.generation)) is not None
     }
     if not wanted:
         return planned
     receipts = run.clusters.ledger.receipts(wanted)
-    found = {key: texts for key in wanted if (texts := of_receipts(key, view, receipts))}
+    found = {key: texts for key in wanted if (texts := view[key].contradictions_in(receipts))}
     if found:  # unless a run is at work, and has committed more since the view was read
         now = run.view().positions
         found = {key: texts for key, texts in found.items() if now.get(key) == view.positions[key]}

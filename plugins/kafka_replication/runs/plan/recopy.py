@@ -45,14 +45,13 @@ def offsets_to_copy_again(
 
     ``view`` must know what the snapshot shows of removed copies. All receipts are read of partitions that miss some.
     """
-    keys = {key for key, range_ in wanted.items() if key in view.positions and view.gone(key).within(range_)}
+    keys = {key for key, range_ in wanted.items() if key in view.positions and view[key].gone().within(range_)}
     if not keys:
         return {}
     receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
     return {
         key: to_copy_again(
-            key,
-            view,
+            view[key],
             receipts.of(key, view.positions[key].generation),
             wanted[key],
             snapshot.source[key.source.topic].offsets(key.source.partition).log_start,
@@ -84,14 +83,14 @@ def _give_back(run: LeasedRun, session: EntrySession, snapshot: Snapshot, wanted
         raise Refused(f"{key.source}: its position changed meanwhile", "start the backfill again")
     session.check_ids(position.ids)
     receipts = run.clusters.ledger.receipts({key: None}).of(key, position.generation)
-    entry = view.removal(key, position.generation)
-    if entry is None:
+    entry = view[key].removed
+    if not entry.time:  # nothing was ever missing
         return
     asked = [receipt for receipt in receipts if wanted.within(receipt.range)]
     _refuse_standing(run, key, [one for one in asked if is_gone(one, entry) and entry.middle.within(one.range)])
     cut = (_remainder(run, key, receipt) for receipt in asked if is_gone_in_part(receipt, entry))
     remainders = [remainder for remainder in cut if remainder is not None]
-    given = give_back(key, view, receipts, wanted, remainders, (run.run_id, now()))
+    given = give_back(view[key], receipts, wanted, remainders, (run.run_id, now()))
     if given.offsets or given.left_over:
         _write(session, given)
         log.info("%s: %s are not on the target any more and will be copied again", key, given.offsets)

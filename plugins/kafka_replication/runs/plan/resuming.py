@@ -54,4 +54,4 @@ def _with_lost(planned: PartitionPlan, world: World) -> PartitionPlan:
     copy = planned.copy or OffsetRange(position.next_offset, position.next_offset)
     if first < position.next_offset <= copy.until:
         planned = replace(planned, copy=OffsetRange(min(first, copy.from_), copy.until))
-    return replace(planned, verify=world.view.pending(planned.key))
+    return replace(planned, verify=world.view[planned.key].pending())

@@ -79,15 +79,8 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
 
 
 def _recorded_gap(view: LedgerView, key: PartitionKey, range_: OffsetRange) -> Gap | None:
-    position = view.positions.get(key)
-    return next(
-        (
-            gap
-            for gap in view.gaps.get(key, ())
-            if position and gap.generation == position.generation and gap.range == range_
-        ),
-        None,
-    )
+    account = view[key] if key in view.positions else None
+    return next((gap for gap in (account.gaps if account else ()) if gap.range == range_), None)
 
 
 def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:
@@ -162,12 +155,12 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
     key = planned.key
     with _fenced(run, planned) as (session, position):
         view = run.view()
-        read = run.clusters.ledger.receipts({key: view.receipts_from(key)})
+        read = run.clusters.ledger.receipts({key: view[key].receipts_from()})
         receipts = read.of(key, position.generation)
-        pending = position.coverage.subtract(view.verified_or_waived(key, position.generation))
+        pending = position.coverage.subtract(view[key].verified_or_waived())
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         # Receipts of copies that are gone were deleted when a part of these was given back.
-        expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
+        expired = missing if read.incomplete(key) else missing.intersection(view[key].gone())
         unverifiable = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
         if unverifiable is None:  # the copies were verified, and then removed from the target
             unverifiable = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)

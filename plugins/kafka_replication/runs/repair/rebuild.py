@@ -23,7 +23,7 @@ def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[RebuiltRow]:
     """
     run.check()
     view, stored = run.view(), run.store.watermarks(run.replication.name)
-    ends = {key: view.verified_end(key) for key in view.positions}
+    ends = {key: view[key].watermark() for key in view.positions}
     _refuse_unknown(stored, view)
     if not force:
         _refuse_ahead(stored, view, ends)

@@ -34,7 +34,7 @@ def advance_each(
     stored = run.store.watermarks(run.replication.name)
     results = run.store.advance_many(
         [
-            change_to(key, view.positions[key], view.verified_end(key), stored.get(key), run.run_id)
+            change_to(key, view.positions[key], view[key].watermark(), stored.get(key), run.run_id)
             for key in sorted(view.positions.keys() & set(keys))
         ]
     )

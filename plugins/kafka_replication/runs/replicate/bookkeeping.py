@@ -167,10 +167,12 @@ class Bookkeeper:
     def _entry(self, view: LedgerView, result: VerifyResult) -> Verified:
         """The entry about what is verified with this result."""
         run, key, generation = self._run, result.key, self._generations[result.key]
-        read_back, level = view.read_back(key, generation), run.replication.verify.level
-        entry = view.verified_with(key, generation, result.verified, level=level, run_id=run.run_id, time=now())
+        account, level = view.of(key, generation), run.replication.verify.level
+        entry = account.verified_with(result.verified, level=level, run_id=run.run_id, time=now())
         entry = replace(entry, receipts_from=result.receipts_from, judged_until=result.judged_until)
-        if not result.verified.subtract(read_back):  # written before, by an attempt that did not hear of it
+        if not result.verified.subtract(
+            account.verified.coverage
+        ):  # written before, by an attempt that did not hear of it
             return entry
         return replace(
             entry,
@@ -186,7 +188,7 @@ class Bookkeeper:
         known = {key for key in found if view.position(key, self._generations[key])}
         if not known:
             return []
-        wanted = {key: view.receipts_from(key) for key in known}
+        wanted = {key: view[key].receipts_from() for key in known}
         receipts = self._run.clusters.ledger.receipts(wanted)
         return [
             (key, judged.noted(receipt))

@@ -164,7 +164,7 @@ class _Work:
         slice.
         """
         known = self._view.positions
-        left = [key for key in keys if key in known and key not in self._book.failed and self._view.pending(key)]
+        left = [key for key in keys if key in known and key not in self._book.failed and self._view[key].pending()]
         self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
 
     def done(self) -> Replicated:
@@ -217,7 +217,7 @@ class _Work:
     def _watching(self, tasks: Sequence[RangeTask]) -> Watch:
         if self._watch is None:
             work = work_of(self._plan) or {
-                task.key: Work(task.read_back.generation, self._view.pending(task.key)) for task in tasks
+                task.key: Work(task.read_back.generation, self._view[task.key].pending()) for task in tasks
             }
             self._watch = Watch(self._run, work, self._view)
         return self._watch
@@ -268,17 +268,17 @@ class _Work:
         return before
 
     def _reading(self, key: PartitionKey, generation: int) -> ReadBackTask:
-        settings = self._run.replication
+        settings, account = self._run.replication, self._view.of(key, generation)
         return ReadBackTask(
             key=key,
             generation=generation,
-            verified=self._view.verified_or_waived(key, generation),
+            verified=account.verified_or_waived(),
             receipts_from=first_needed(key, self._view, self._plan.receipts_from),
             level=settings.verify.level,
             accept_loss=settings.accept_loss,
-            judged_until=self._view.judged_until(key, generation),
-            retried=self._view.retried_at(key, generation),
-            given_up=self._view.given_up(key, generation),
+            judged_until=account.verified.judged_until,
+            retried=account.retried_at(),
+            given_up=account.given_up(),
             kept_seconds=settings.retention.receipts,
         )
 

@@ -55,16 +55,14 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
         ranges=account(evidence),
         gaps=listed(view.gaps),
         removed=tuple(
-            removal_text(p.key, gone, view.missed(p.key))
+            removal_text(p.key, gone, view[p.key].missed())
             for p in plan.partitions
-            if p.key in view.positions and (gone := view.gone(p.key))
+            if p.key in view.positions and (gone := view[p.key].gone())
         ),
-        level=weakest(view.level(p.key, p.generation) for p in plan.partitions if p.key in view.positions),
+        level=weakest(view.of(p.key, p.generation).level for p in plan.partitions if p.key in view.positions),
         notes=plan.notes,
         promise=run.clusters.promise,
-        delivery=weakest_delivery(
-            entry.delivery for p in plan.partitions if (entry := view.delivered(p.key, p.generation))
-        ),
+        delivery=weakest_delivery(view.of(p.key, p.generation).verified.delivery for p in plan.partitions),
     )
     _store(run, document)
     note(run, view, read, list(wanted))
@@ -84,7 +82,7 @@ def _expire(run: LeasedRun, view: LedgerView) -> None:
 
 def _as_it_is(run: LeasedRun, plan: Plan, view: LedgerView) -> LedgerView:
     """The ledger with what is gone from the target now. Where all is verified, the plan knew it."""
-    if not any(view.pending(p.key) for p in plan.to_account_for if p.key in view.positions):
+    if not any(view[p.key].pending() for p in plan.to_account_for if p.key in view.positions):
         return view
     try:
         return as_compared(view, run.snapshot(view))
