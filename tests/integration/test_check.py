@@ -57,7 +57,7 @@ def test_append_does_not_pass_over_a_topic_of_another_replication(filled: Scenar
 def test_a_check_fences_no_run(filled: Scenario) -> None:
     """It asks for a producer id of its own, while a copier of the same replication is inside a transaction."""
     run = filled.bare_run()
-    with closing(run.session(filled.key())) as session:
+    with closing(run.clusters.target.session(filled.key())) as session:
         session.fence()
         session.transaction.begin()
         assert errors(filled) == []

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.ledger.account import Change
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.planning.backfill.recopy import GivenBack, give_back
+from kafka_replication.planning.backfill.recopy import give_back
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.run.report import RunReport
@@ -119,10 +120,10 @@ def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Behind the first entry of the transaction, and after its commit."""
-    given: list[GivenBack] = []
+    given: list[tuple[Coverage, Change]] = []
     real = getattr(TransactionalProducer, step)
 
-    def giving_back(*arguments: Any) -> GivenBack:
+    def giving_back(*arguments: Any) -> tuple[Coverage, Change]:
         given.append(give_back(*arguments))
         return given[-1]
 
@@ -147,7 +148,7 @@ def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
 
 def test_a_copier_that_was_at_work_is_fenced(scene: Scenario) -> None:
     copied_once(scene, 200)
-    zombie = scene.bare_run().session(scene.key())
+    zombie = scene.bare_run().clusters.target.session(scene.key())
     try:
         zombie.fence()
         position = zombie.position()

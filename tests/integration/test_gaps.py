@@ -171,7 +171,7 @@ def test_a_plan_that_is_older_than_the_gap_accounts_for_it(scene: Scenario) -> N
 def test_a_copier_that_was_at_work_is_fenced_by_an_approval(scene: Scenario) -> None:
     overrun(scene)
     run = scene.bare_run()
-    zombie = run.session(scene.key())
+    zombie = run.clusters.target.session(scene.key())
     try:
         zombie.fence()
         position = zombie.position()
@@ -246,7 +246,7 @@ def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
     scene.run()
     position = scene.position()
     run = scene.bare_run()
-    session = run.session(scene.key())
+    session = run.clusters.target.session(scene.key())
     session.fence()
     session.move(position.adding(OffsetRange(50, 95), None, 0))  # as if 15 more had been copied than the source has now
     session.close()

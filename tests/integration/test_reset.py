@@ -73,7 +73,7 @@ def test_a_zombie_of_the_old_generation_is_fenced(scene: Scenario) -> None:
     copied(scene, 1)
     scene.target.delete(scene.topic)
     run = scene.bare_run()
-    zombie = run.session(scene.key())
+    zombie = run.clusters.target.session(scene.key())
     try:
         zombie.fence()
         position = zombie.position()

@@ -72,7 +72,7 @@ def assert_each_once(scene: Scenario, missing: Sequence[int] = (), partition: in
 def lose_receipts(scene: Scenario) -> None:
     """As if they had expired."""
     run, key = scene.bare_run(), scene.key()
-    with closing(run.session(key)) as session:
+    with closing(run.clusters.target.session(key)) as session:
         session.fence()
         session.transaction.begin()
         for receipt in run.clusters.ledger.receipts({key: None}).all(key):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
@@ -17,7 +18,6 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.model.partitioning import PartitionedBy
 from kafka_replication.planning.lost_end import (
     NotProven,
-    TakenBack,
     counts,
     in_doubt,
     proven_lost,
@@ -72,9 +72,9 @@ def ledger(*, verified: int = 30, **more: Any) -> LedgerView:
     return LedgerView({KEY: position}, {KEY: done}, **more)
 
 
-def after(view: LedgerView, taken: TakenBack) -> LedgerView:
+def after(view: LedgerView, change: Change) -> LedgerView:
     """The ledger once these entries are written."""
-    for entry in taken.entries:
+    for entry in change.write:
         match entry:
             case Position():
                 view = replace(view, positions={KEY: entry})
@@ -101,8 +101,8 @@ def test_every_chunk_that_reaches_above_the_end_is_copied_again(end: int, again:
     view = ledger()
     taken = take_back(view[KEY], read(CHUNKS), {0: end}, STAMP)
     assert str(taken.offsets) == again
-    left = [one for one in CHUNKS if one not in taken.deleted]
-    now = after(view, taken)
+    left = [one for one in CHUNKS if one not in taken.change.delete]
+    now = after(view, taken.change)
     assert now[KEY].contradictions() == now[KEY].contradictions_in(read(left)) == []
     assert now.positions[KEY].target_end == target_end
     assert copied_until(now.positions[KEY]) == (taken.offsets.ranges[0].from_ if taken.offsets else 30)
@@ -124,7 +124,7 @@ def test_chunks_without_records_behind_them_are_read_again_so_that_nothing_newer
     known[2] = replace(known[2], placement=CHUNKS[1].placement)
     taken = take_back(view[KEY], read(known), {0: 22}, STAMP)
     assert str(taken.offsets) == "[20, 40)"
-    assert copied_until(after(view, taken).positions[KEY]) == 20
+    assert copied_until(after(view, taken.change).positions[KEY]) == 20
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_chunks_that_another_target_partition_still_shows_are_told() -> None:
 def test_what_it_was_before_can_be_written_again() -> None:
     view = ledger(verified=20)
     taken = take_back(view[KEY], read(CHUNKS), {0: 22}, STAMP)
-    again = after(after(view, taken), replace(taken, entries=taken.before))
+    again = after(after(view, taken.change), taken.back)
     assert again.positions == view.positions and again.verified == view.verified
-    assert not again[KEY].gone() and taken.before[-1] == CHUNKS[-1]
+    assert not again[KEY].gone() and taken.back.write[-1] == CHUNKS[-1]
 
 
 def retried(range_: OffsetRange) -> Handled:
@@ -222,7 +222,7 @@ def test_what_retention_removed_is_not_copied_twice() -> None:
     gone = SET([OffsetRange(0, 25)])
     entry = Removed(generation=1, target_start=27, coverage=gone, unexplained=gone)
     view = ledger(removed={KEY: entry})
-    now = after(view, take_back(view[KEY], read(CHUNKS), {0: 30}, STAMP))
+    now = after(view, take_back(view[KEY], read(CHUNKS), {0: 30}, STAMP).change)
     assert str(now.removed[KEY].coverage) == str(now.removed[KEY].unexplained) == "[0, 20)"
     assert str(now.removed[KEY].again) == "[20, 30)"
 
@@ -257,7 +257,7 @@ def planned(copy: OffsetRange | None, missed: Coverage = Coverage()) -> Plan:  #
 def test_a_plan_from_before_it_is_told(plan: Plan, stale: bool) -> None:
     view = ledger()
     assert taken_back_since(plan, view) is None
-    now = after(view, take_back(view[KEY], read(CHUNKS), {0: 22}, STAMP))
+    now = after(view, take_back(view[KEY], read(CHUNKS), {0: 22}, STAMP).change)
     assert taken_back_since(plan, now) == (KEY if stale else None)
 
 

@@ -209,17 +209,17 @@ class Life(RuleBasedStateMachine):
         end = standing_until(parts, 0, len(self.target.log), lambda part: self.target.stands(part.until - 1))
         with suppress(NotProven):
             taken = take_back(self.view[KEY], self.read(), {0: end}, ("r", "t"))
-            self.receipts = [stored for stored in self.receipts if stored.receipt not in taken.deleted]
-            self.take(taken.entries)
+            self.receipts = [stored for stored in self.receipts if stored.receipt not in taken.change.delete]
+            self.take(taken.change.write)
             for at in range(self.position.target_end, len(self.target.log)):  # the rest of a chunk is aborted
                 self.target.log[at] = (ABORTED if self.target.log[at][0] == OURS else self.target.log[at][0], 0)
 
     def give_back(self, view: LedgerView, again: Coverage) -> None:
         entry = view.removed[KEY]
         cut = next((stored.receipt for stored in self.receipts if is_gone_in_part(stored.receipt, entry)), None)
-        given = give_back(view[KEY], self.read().of(KEY, 1), again, self.remainders(cut, entry), ("r", "t"))
-        self.receipts = [stored for stored in self.receipts if stored.receipt not in given.deleted]
-        self.take(given.entries)
+        _, change = give_back(view[KEY], self.read().of(KEY, 1), again, self.remainders(cut, entry), ("r", "t"))
+        self.receipts = [stored for stored in self.receipts if stored.receipt not in change.delete]
+        self.take(change.write)
 
     def take(self, entries: Iterable[Entry]) -> None:
         for one in entries:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafka_replication.ledger.entries import POSITIONS, Gap, Handled, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.entries import POSITIONS, Entry, Gap, Handled, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import UnknownPlacement, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.model.keys import PartitionKey
@@ -14,6 +14,19 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 
 NONE: Final = "none"  # the level of what was not verified
 ASIDE: Final = ("quarantined", "skipped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One operation on a partition's entries, as a value: what one transaction writes, in this order, and then deletes.
+
+    ``expects`` is the position that it was made from, if that was read before the transaction's id was fenced.
+    """
+
+    key: PartitionKey
+    write: tuple[Entry, ...]
+    delete: tuple[Receipt, ...] = ()
+    expects: Position | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

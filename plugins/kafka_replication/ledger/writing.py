@@ -1,8 +1,12 @@
-"""Encodes entries and writes them into the transaction that the caller opened."""
+"""Carries out changes of the ledger, and encodes what they write."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Final
+
 from kafka_replication.ledger import codec
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import (
     POSITIONS,
     RECEIPTS,
@@ -16,6 +20,7 @@ from kafka_replication.ledger.entries import (
     Start,
     Verified,
 )
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.record_keys import (
     deleted_key,
     gap_key,
@@ -28,6 +33,31 @@ from kafka_replication.ledger.record_keys import (
 )
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey
+
+QUEUED: Final = 10_000  # deletions; the producer's queue is bounded
+
+
+def apply(ledger: Ledger, transaction: TransactionPort, changes: Sequence[Change]) -> bool:
+    """Carry out these changes in one transaction of a writer that has fenced every earlier one of its id. False if a
+    position is another one than its change expects: then nothing is written.
+    """
+    if any(one.expects is not None and ledger.position(one.key) != one.expects for one in changes):
+        return False
+    transaction.begin()
+    add(ledger, transaction, changes)
+    transaction.commit()
+    return True
+
+
+def add(ledger: Ledger, transaction: TransactionPort, changes: Iterable[Change]) -> None:
+    """Add these changes to the open transaction."""
+    for change in changes:
+        for entry in change.write:
+            ledger.write(transaction, change.key, entry)
+        for number, receipt in enumerate(change.delete, 1):
+            ledger.delete(transaction, change.key, receipt)
+            if number % QUEUED == 0:
+                transaction.flush()
 
 
 def write(transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:

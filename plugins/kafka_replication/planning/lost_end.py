@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.ledger.account import Account, target_ends
+from kafka_replication.ledger.account import Account, Change, target_ends
 from kafka_replication.ledger.entries import Entry, Gap, Handled, Position, Receipt
 from kafka_replication.ledger.placement import Part, ends_of
 from kafka_replication.ledger.receipts import Receipts
@@ -28,20 +28,19 @@ class NotProven(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenBack:
-    """``entries`` to write and receipts to delete, so that these source offsets are to be copied again. ``before`` has
-    all entries as they were. ``standing`` offsets must not be copied again: their chunks also lie in target partitions
-    that still show them.
+    """The change after which these source offsets are to be copied again, and the one ``back`` to all entries as they
+    were. ``standing`` offsets must not be copied again: their chunks also lie in target partitions that still show
+    them.
     """
 
     offsets: Coverage
-    entries: tuple[Entry, ...]
-    deleted: tuple[Receipt, ...]
-    before: tuple[Entry, ...]
+    change: Change
+    back: Change
     standing: Coverage = field(default_factory=Coverage)
 
     def at(self, partition: int) -> Coverage:
         """The offsets of a target partition at which the receipts say that these chunks lie."""
-        parts = (part for receipt in self.deleted for part in receipt.parts if part.partition == partition)
+        parts = (part for receipt in self.change.delete for part in receipt.parts if part.partition == partition)
         return Coverage.of(range_ for part in parts for range_ in part.offsets)
 
 
@@ -64,9 +63,14 @@ def take_back(account: Account, receipts: Receipts, ends: Mapping[int, int], sta
     standing = ends_of([*(part for one in known if one not in lost for part in one.parts), *retried])
     return TakenBack(
         offsets=offsets,
-        entries=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),
-        deleted=tuple(lost),
-        before=(position, *([verified] if verified.coverage else []), *account.handled, entry, *lost),
+        change=Change(
+            key=key,
+            write=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),
+            delete=tuple(lost),
+        ),
+        back=Change(
+            key=key, write=(position, *([verified] if verified.coverage else []), *account.handled, entry, *lost)
+        ),
         standing=Coverage.of(
             receipt.range
             for receipt in lost

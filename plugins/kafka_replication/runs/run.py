@@ -6,7 +6,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -200,9 +201,15 @@ class LeasedRun(Run):
             time.sleep(random.uniform(0.1, 1) * backoff(failures))
         return call()
 
-    def session(self, key: PartitionKey) -> EntrySession:
-        """A new session of this partition, for entries of the ledger. The caller closes it."""
-        return self.clusters.target.session(key)
+    @contextmanager
+    def fenced(self, key: PartitionKey) -> Iterator[EntrySession]:
+        """A session of this partition, for entries of the ledger, that has fenced every earlier one: until another one
+        fences it, nobody else moves the partition's position. Raises Busy if the lease is lost, and Fenced.
+        """
+        self.check()
+        with closing(self.clusters.target.session(key)) as session:
+            session.fence()
+            yield session
 
     def writer(self, writer_id: str, what: str) -> TransactionPort:
         """A writer of entries of several partitions. The caller closes it. Errors name ``what``."""

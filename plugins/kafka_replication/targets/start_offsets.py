@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.placement import Spread
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey, opening_id
 from kafka_replication.model.partitioning import SOLE, PartitionedBy, Partitioning
@@ -56,10 +58,8 @@ class StartOffsets:
             for key, position in positions.items()
         }
         if started or more:
-            self._transaction.begin()
-            for key, entry in (*started.items(), *more):
-                self._ledger.write(self._transaction, key, entry)
-            self._transaction.commit()
+            changes = [Change(key=key, write=(entry,)) for key, entry in (*started.items(), *more)]
+            apply(self._ledger, self._transaction, changes)
         return started
 
 

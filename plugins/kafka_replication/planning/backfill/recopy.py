@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
 
-from kafka_replication.ledger.account import Account
+from kafka_replication.ledger.account import Account, Change
 from kafka_replication.ledger.entries import Entry, Receipt, Removed
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -24,18 +24,6 @@ class Remainder:
     chunk: OffsetRange
     lost: Coverage
     receipts: tuple[Receipt, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GivenBack:
-    """The content of one transaction: the changed entries, and the receipts that it deletes. ``left_over`` are receipts
-    of offsets that a process without transactions gave back before it died.
-    """
-
-    offsets: Coverage
-    entries: tuple[Entry, ...]
-    deleted: tuple[Receipt, ...]
-    left_over: tuple[Receipt, ...] = ()
 
 
 def to_copy_again(account: Account, receipts: Collection[Receipt], wanted: OffsetRange, source_start: int) -> Coverage:
@@ -77,18 +65,23 @@ def give_back(
     wanted: Coverage,
     remainders: Collection[Remainder],
     stamp: tuple[str, str],
-) -> GivenBack:
-    """The entries to write so that ``wanted``, from `to_copy_again`, is copied again. ``stamp`` is run id and time.
+) -> tuple[Coverage, Change]:
+    """The offsets of ``wanted``, from `to_copy_again`, that are copied again once the change is carried out. ``stamp``
+    is run id and time.
+
+    New receipts come first, and receipts are deleted last: after a crash without transactions, what was already given
+    back tells which are left over. Without them nothing would tell what is gone, or how many records of it were set
+    aside.
 
     Raises Refused for offsets of a chunk that is gone in part, if no remainder says in which.
     """
     position, entry, receipts = account.position, account.removed, tuple(receipts)
     before, wanted = wanted.subtract(position.coverage), wanted.intersection(position.coverage)
-    left_over = tuple(
+    left_over = [  # of a process without transactions that gave back their offsets and died
         receipt
         for receipt in receipts
         if before.within(receipt.range) and (is_gone(receipt, entry) or is_gone_in_part(receipt, entry))
-    )
+    ]
     receipts = tuple(receipt for receipt in receipts if receipt not in left_over)
     cut = [receipt for receipt in receipts if is_gone_in_part(receipt, entry)]
     _refuse_unknown(account.key, wanted, cut, {remainder.chunk for remainder in remainders})
@@ -106,7 +99,9 @@ def give_back(
     begins = {receipt.range.from_ for remainder in remainders for receipt in remainder.receipts}
     # A receipt is replaced by one that begins where it does: to delete it would delete that one.
     deleted = [receipt for receipt in deleted if receipt.range.from_ not in begins]
-    return GivenBack(offsets, (*changed, *new), tuple(deleted), left_over)
+    entries = (*new, *changed) if offsets else ()
+    delete = (*deleted, *left_over)
+    return offsets, Change(key=account.key, write=entries, delete=delete, expects=account.position)
 
 
 def without(

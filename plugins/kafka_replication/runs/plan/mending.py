@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
+from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.entries import Position, Receipt, Removed
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.writing import add, apply
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import Busy, Fenced, OutOfTime, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
@@ -26,11 +27,9 @@ from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.retention.target_retention import offsets_on
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runs.plan.demand import World
-from kafka_replication.runs.plan.recopy import add_entries
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime import background, failpoints
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.targets.port import EntrySession
 
 log = logging.getLogger(__name__)
 _LOOKED_AT = (State.IN_SYNC, State.BEHIND, State.PENDING, State.REMOVED, State.PARTLY_REMOVED, State.TARGET_TRUNCATED)
@@ -263,26 +262,27 @@ class _Mender:
         seen = damage.seen_until(position.ends(key.source.partition))
         taken = take_back(self._view[key], self._receipts, seen, stamp) if seen else None
         shown = taken is not None and self._is_all_counted(key, {*seen, *damage.left_open}, taken)
-        out, back = _without_a_gap(position, taken, shown=shown)
+        out, back = _without_a_gap(key, position, taken, shown=shown)
         if taken is not None and not shown:
             self._check_copied_again(key, taken)
-        gone, text = [described(one) for one in ([] if shown else out[1])], _text(key, taken, shown=shown)
+        gone, text = [described(one) for one in ([] if shown else out.delete)], _text(key, taken, shown=shown)
         text = "; ".join([text, *gone[:_TOLD], *([f"and {len(gone) - _TOLD} more"] if len(gone) > _TOLD else [])])
         if self._run.replication.mend == "report":
             raise NotProven(f"nothing was mended (mend: report), mend: repair would do this: {text}")
-        with closing(self._run.session(key)) as session:
-            session.fence()
+        with self._run.fenced(key) as session:
             with self._reading:
                 if self._run.clusters.ledger.position(key) != position:
                     raise NotProven("another run has written its position meanwhile")
             session.check_ids(position.ids)
             for receipt in gone:
                 log.warning("%s: this receipt is taken out of the ledger, which keeps this text: %s", key, receipt)
-            self._write(session, *out)
+            apply(session.ledger, session.transaction, [out])
             failpoints.reached("M1")
             if damage.left_open:  # shown together with their entries, or dropped
                 places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
-                session.end_left_open(places, (lambda: add_entries(session, back, ())) if shown else None)
+                session.end_left_open(
+                    places, (lambda: add(session.ledger, session.transaction, [back])) if shown else None
+                )
         return text
 
     def _is_all_counted(self, key: PartitionKey, numbers: Iterable[int], taken: TakenBack) -> bool:
@@ -294,11 +294,6 @@ class _Mender:
             hidden_by(TopicPartition(key.target_topic, number), key.transactional_id) == taken.at(number)
             for number in numbers
         )
-
-    def _write(self, session: EntrySession, entries: Iterable[Entry], deleted: Iterable[Receipt]) -> None:
-        session.transaction.begin()
-        add_entries(session, entries, deleted)
-        session.transaction.commit()
 
     def _check_copied_again(self, key: PartitionKey, taken: TakenBack) -> None:
         if taken.standing:
@@ -312,21 +307,21 @@ class _Mender:
 
 
 def _without_a_gap(
-    position: Position, taken: TakenBack | None, *, shown: bool
-) -> tuple[tuple[tuple[Entry, ...], tuple[Receipt, ...]], tuple[Entry, ...]]:
-    """The entries to write and the receipts to delete before an open transaction is ended, and the entries to write
-    with its end.
+    key: PartitionKey, position: Position, taken: TakenBack | None, *, shown: bool
+) -> tuple[Change, Change]:
+    """The change to carry out before an open transaction is ended, and the one to carry out with its end.
 
     First the ledger: from then on, a crash leaves copies behind that the ledger does not count, and the next run drops
     them and copies them again. Copies of which a part stands elsewhere are never taken out, as that would be doubled:
     after a crash they are dropped in part, which is found when they are read back.
     """
     if taken is None or (shown and taken.standing):
-        return ((position,), ()), (position,)
-    *entries, removed = taken.entries
+        return (same := Change(key=key, write=(position,))), same
+    *entries, removed = taken.change.write
     assert isinstance(removed, Removed)
-    kept = (*removed.taken_back, *map(described, taken.deleted))[-_KEPT:]
-    return ((*entries, replace(removed, taken_back=kept, taken_back_at=now())), taken.deleted), taken.before
+    kept = (*removed.taken_back, *map(described, taken.change.delete))[-_KEPT:]
+    noted = replace(removed, taken_back=kept, taken_back_at=now())
+    return replace(taken.change, write=(*entries, noted)), taken.back
 
 
 def described(receipt: Receipt) -> str:

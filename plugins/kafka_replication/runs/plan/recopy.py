@@ -11,16 +11,16 @@ from typing import Any
 
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.kafka.read.scan import headers_of, offset_of
-from kafka_replication.ledger.entries import Entry, Receipt
+from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey, consumer_group, verified_id
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.backfill.recopy import (
-    GivenBack,
     Remainder,
     give_back,
     is_gone,
@@ -35,7 +35,6 @@ from kafka_replication.verification.digest import DIGEST_KIND, BatchDigest, Fing
 from kafka_replication.verification.digests import RecordDigest, digest_for, equals
 
 log = logging.getLogger(__name__)
-_QUEUED = 10_000  # entries; the producer's queue is bounded
 
 
 def offsets_to_copy_again(
@@ -70,50 +69,29 @@ def give_back_each(run: LeasedRun, snapshot: Snapshot, wanted: Mapping[Partition
         with closing(run.writer(verified_id(run.replication.name), "what is verified")) as writer:
             writer.fence()
     for key, offsets in wanted.items():
-        run.check()
-        with closing(run.session(key)) as session:
-            session.fence()
+        with run.fenced(key) as session:
             _give_back(run, session, snapshot, offsets)
 
 
 def _give_back(run: LeasedRun, session: EntrySession, snapshot: Snapshot, wanted: Coverage) -> None:
     key, view = session.key, as_compared(run.view(), snapshot)
-    position = session.position()
-    if position is None or position != view.positions.get(key):
-        raise Refused(f"{key.source}: its position changed meanwhile", "start the backfill again")
-    session.check_ids(position.ids)
-    receipts = run.clusters.ledger.receipts({key: None}).of(key, position.generation)
-    entry = view[key].removed
+    moved = Refused(f"{key.source}: its position changed meanwhile", "start the backfill again")
+    if key not in view.positions:
+        raise moved
+    account, entry = view[key], view[key].removed
+    session.check_ids(account.position.ids)
+    receipts = run.clusters.ledger.receipts({key: None}).of(key, account.position.generation)
     if not entry.time:  # nothing was ever missing
         return
     asked = [receipt for receipt in receipts if wanted.within(receipt.range)]
     _refuse_standing(run, key, [one for one in asked if is_gone(one, entry) and entry.middle.within(one.range)])
     cut = (_remainder(run, key, receipt) for receipt in asked if is_gone_in_part(receipt, entry))
     remainders = [remainder for remainder in cut if remainder is not None]
-    given = give_back(view[key], receipts, wanted, remainders, (run.run_id, now()))
-    if given.offsets or given.left_over:
-        _write(session, given)
-        log.info("%s: %s are not on the target any more and will be copied again", key, given.offsets)
-
-
-def _write(session: EntrySession, given: GivenBack) -> None:
-    """The receipts go last: after a crash without transactions, what was already given back tells which are left over.
-    Without them nothing would tell what is gone, or how many records of it were set aside.
-    """
-    entries = sorted(given.entries, key=lambda entry: not isinstance(entry, Receipt)) if given.offsets else ()
-    session.transaction.begin()
-    add_entries(session, entries, (*given.deleted, *given.left_over))
-    session.transaction.commit()
-
-
-def add_entries(session: EntrySession, entries: Iterable[Entry], deleted: Iterable[Receipt]) -> None:
-    """Add the entries to the open transaction of the session, then the deletion of these receipts."""
-    for entry in entries:
-        session.ledger.write(session.transaction, session.key, entry)
-    for number, receipt in enumerate(deleted, 1):
-        session.ledger.delete(session.transaction, session.key, receipt)
-        if number % _QUEUED == 0:
-            session.transaction.flush()
+    offsets, change = give_back(account, receipts, wanted, remainders, (run.run_id, now()))
+    if change.write or change.delete:
+        if not apply(session.ledger, session.transaction, [change]):
+            raise moved
+        log.info("%s: %s are not on the target any more and will be copied again", key, offsets)
 
 
 def _refuse_standing(run: LeasedRun, key: PartitionKey, gone: Iterable[Receipt]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 
 from kafka_replication.config import Replication
@@ -24,7 +23,6 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.plan.target_topics import create_targets
 from kafka_replication.runs.run import LeasedRun, Request
 from kafka_replication.targets.occupied import Ends, Failed
-from kafka_replication.targets.port import EntrySession
 
 log = logging.getLogger(__name__)
 
@@ -61,16 +59,12 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
     recorded = _recorded_gap(view, key, approval.range)
     if recorded is None:
         planned = _planned(run, view, key)
-        if planned.state is State.OVERRUN:
-            gap, new = _cross(run, planned, approval), True
-        elif planned.state is State.LATE_GAP:
+        if planned.state is State.LATE_GAP:
             gap, new = _open(run, view, planned, approval), True
-        elif planned.refused:
+        elif planned.refused and planned.state is not State.OVERRUN:
             raise Refused(f"no gap can be approved: {planned.what}", planned.remedy)
-        elif unreadable := _give_up_unreadable(run, planned, approval):
-            gap, new = unreadable, True
         else:
-            gap, new = _give_up_verification(run, planned, approval), True
+            gap, new = _give_up(run, planned, approval), True
         log.info("%s: gave up %s", key, gap.range)
     else:
         gap, new = recorded, False
@@ -96,85 +90,65 @@ def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPl
     return planned
 
 
-@contextmanager
-def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[EntrySession, Position]]:
-    """A session with the partition's own transactional id. It fences a running copier, and a later copier fences it."""
-    run.check()
-    with closing(run.session(planned.key)) as session:
-        session.fence()
+def _give_up(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
+    """Record the gap with the partition's own transactional id. That fences a running copier, and a later copier fences
+    this. The position passes the gap, unless it is about copies that cannot be verified.
+    """
+    key = planned.key
+    with run.fenced(key) as session:
         position = session.position()
         if position is None or position.generation != planned.generation:
             raise Refused(
-                f"{planned.key.source}: its position changed meanwhile",
-                "run kafka-replication plan, then approve again",
+                f"{key.source}: its position changed meanwhile", "run kafka-replication plan, then approve again"
             )
-        topics.check_id(run.clusters.source_admin, planned.key.source.topic, position.ids.source_topic, "source")
+        topics.check_id(run.clusters.source_admin, key.source.topic, position.ids.source_topic, "source")
         session.check_ids(position.ids)
-        yield session, position
+        if planned.state is State.OVERRUN:
+            log_start = offsets.log_starts(run.clusters.source_admin, [key.source])[key.source]
+            kind, lost = "retention", gaps.first_gap(position, log_start)
+        elif (unreadable := _unreadable(run, key, position, approval.range.from_)) is not None:
+            kind, lost = "unreadable", next(iter(position.left_of(unreadable)), None)
+        else:
+            kind, lost = "unverifiable", _unverifiable(run, planned, position, approval.range.from_)
+        _check_exact(key, approval.range, lost)
+        gap = _gap(run, approval, position.generation, kind, position.ids)
+        session.move(position if gap.copied else gaps.crossing(position, gap.range), gap)
+    return gap
 
 
-def _cross(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
-    with _fenced(run, planned) as (session, position):
-        at = planned.key.source
-        _check_exact(
-            planned.key,
-            approval.range,
-            gaps.first_gap(position, offsets.log_starts(run.clusters.source_admin, [at])[at]),
+def _unreadable(run: LeasedRun, key: PartitionKey, position: Position, offset: int) -> OffsetRange | None:
+    """The offsets of a batch of the source that cannot be read. None if none stops a reader at this offset."""
+    if not position.left_of(OffsetRange(offset, offset + 1)):
+        return None
+    looking = SecondLook(
+        source=run.clusters.source,
+        admin=run.clusters.source_admin,
+        group=consumer_group(run.replication.name),
+        at=key.source,
+        stall=run.replication.copying.stall_timeout,
+    )
+    return looking.unreadable(offset)
+
+
+def _unverifiable(run: LeasedRun, planned: PartitionPlan, position: Position, offset: int) -> OffsetRange:
+    """The first chunks that the target deleted before they were read back, or after: then those at this offset."""
+    key, account = planned.key, run.view()[planned.key]
+    read = run.clusters.ledger.receipts({key: account.receipts_from()})
+    receipts, pending = read.of(key, position.generation), account.pending()
+    missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
+    # Receipts of copies that are gone were deleted when a part of these was given back.
+    expired = missing if read.incomplete(key) else missing.intersection(account.gone())
+    unverifiable = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
+    if unverifiable is None:  # the copies were verified, and then removed from the target
+        unverifiable = next((range_ for range_ in planned.missed if range_.from_ == offset), None)
+        unverifiable = unverifiable or next(iter(planned.missed), None)
+    if unverifiable is None:
+        raise Refused(
+            f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
+            " can be verified",
+            "run again",
         )
-        gap = _gap(run, approval, position.generation, "retention", position.ids)
-        session.move(gaps.crossing(position, gap.range), gap)
-    return gap
-
-
-def _give_up_unreadable(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap | None:
-    """Give up a batch of the source that cannot be read. None if none stops a reader where the approval begins."""
-    with _fenced(run, planned) as (session, position):
-        if not position.left_of(OffsetRange(approval.range.from_, approval.range.from_ + 1)):
-            return None
-        looking = SecondLook(
-            source=run.clusters.source,
-            admin=run.clusters.source_admin,
-            group=consumer_group(run.replication.name),
-            at=planned.key.source,
-            stall=run.replication.copying.stall_timeout,
-        )
-        unreadable = looking.unreadable(approval.range.from_)
-        if unreadable is None:
-            return None
-        _check_exact(planned.key, approval.range, next(iter(position.left_of(unreadable)), None))
-        gap = _gap(run, approval, position.generation, "unreadable", position.ids)
-        session.move(gaps.crossing(position, gap.range), gap)
-    return gap
-
-
-def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
-    """Give up the verification of chunks that the target deleted before they were read back.
-
-    The position does not change.
-    """
-    key = planned.key
-    with _fenced(run, planned) as (session, position):
-        view = run.view()
-        read = run.clusters.ledger.receipts({key: view[key].receipts_from()})
-        receipts = read.of(key, position.generation)
-        pending = position.coverage.subtract(view[key].verified_or_waived())
-        missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
-        # Receipts of copies that are gone were deleted when a part of these was given back.
-        expired = missing if read.incomplete(key) else missing.intersection(view[key].gone())
-        unverifiable = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
-        if unverifiable is None:  # the copies were verified, and then removed from the target
-            unverifiable = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
-            unverifiable = unverifiable or next(iter(planned.missed), None)
-        if unverifiable is None:
-            raise Refused(
-                f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
-                " can be verified",
-                "run again",
-            )
-        _check_exact(key, approval.range, unverifiable)
-        gap = _gap(run, approval, position.generation, "unverifiable", position.ids)
-        session.move(position, gap)
-    return gap
+    return unverifiable
 
 
 def _target_starts(run: LeasedRun, key: PartitionKey, position: Position) -> dict[int, int]:

@@ -44,8 +44,8 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
     with closing(run.opening()) as opening:
         chosen = to_reset(keys, opening.fence().positions, ids)
         for key in chosen:  # the open transaction of a dead copier would hide records on the target
-            with closing(run.session(key)) as session:
-                session.fence()
+            with run.fenced(key):
+                pass
         _refuse_occupied(run, opening, chosen)
         generations = _generations(run, chosen)
         done = {key: _reset(run, opening, key, snapshot.starts[key.source], ids, generations[key]) for key in chosen}
@@ -119,9 +119,7 @@ def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[Partiti
 
 def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
     """Reset with the partition's own transactional id, so that no copier of an earlier generation can commit."""
-    run.check()
-    with closing(run.session(key)) as session:
-        session.fence()
+    with run.fenced(key) as session:
         ends = _ends(run, opening, key)  # before the check: later records are not ours, and the next run reports them
         _refuse_occupied(run, opening, [key])
         position = Position(

@@ -9,9 +9,11 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from kafka_replication.copying.engine import CopyResult
-from kafka_replication.ledger.entries import Receipt, Verified
+from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.delivery import EXACTLY_ONCE, weakest_delivery
 from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
@@ -135,18 +137,15 @@ class Bookkeeper:
         try:
             writer = self._fenced_writer()
             view = run.view()
-            writer.begin()
-            for receipt_of, receipt in self._judged(view, results):  # first: `verified` adds them up
-                run.clusters.ledger.write(writer, receipt_of, receipt)
+            judged = self._judged(view, results)
             entries = {
                 result.key: self._entry(view, result)
                 for result in results
                 if result.verified and view.position(result.key, self._generations[result.key])
             }
-            for key, entry in entries.items():
-                run.clusters.ledger.write(writer, key, entry)
             self._check_newest(view, [result.key for result in results])
-            writer.commit()
+            # The receipts first: `verified` adds them up.
+            apply(run.clusters.ledger, writer, [*judged, *(Change(key=key, write=(e,)) for key, e in entries.items())])
             return replace(view, verified={**view.verified, **entries})
         except ReplicationError:
             self._stack.close()
@@ -182,8 +181,8 @@ class Bookkeeper:
             superseded=entry.superseded + result.superseded,
         )
 
-    def _judged(self, view: LedgerView, results: Sequence[VerifyResult]) -> list[tuple[PartitionKey, Receipt]]:
-        """The receipts of which verification found out something, with what it found out."""
+    def _judged(self, view: LedgerView, results: Sequence[VerifyResult]) -> list[Change]:
+        """Changes of the receipts of which verification found out something, with what it found out."""
         found = {result.key: {judged.range: judged for judged in result.judged} for result in results if result.judged}
         known = {key for key in found if view.position(key, self._generations[key])}
         if not known:
@@ -191,7 +190,7 @@ class Bookkeeper:
         wanted = {key: view[key].receipts_from() for key in known}
         receipts = self._run.clusters.ledger.receipts(wanted)
         return [
-            (key, judged.noted(receipt))
+            Change(key=key, write=(judged.noted(receipt),))
             for key in sorted(known)
             for receipt in receipts.of(key, self._generations[key])
             if (judged := found[key].get(receipt.range))

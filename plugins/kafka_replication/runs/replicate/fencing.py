@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from functools import partial
 
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Deleted, Entry, Position, Receipt, Removed, Start, Verified
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.writing import add, apply
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey, opening_id, verified_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -61,24 +63,22 @@ def _complete(run: LeasedRun, fenced: Collection[str]) -> dict[PartitionKey, str
     # Two other writers write again what counts: from then on it stays, whatever becomes of the hidden entries. What
     # they have left open themselves ends with this; the one whose entries can be found out again comes first.
     all_ = [(key, entry) for key, entries in hidden.items() for entry in entries]
-    again = [(key, entry) for key, entry in all_ if key in counted or _is_shared(entry)]
+    again = [Change(key=key, write=(entry,)) for key, entry in all_ if key in counted or _is_shared(entry)]
     for writer_id in (verified_id, opening_id) if again else ():
         with closing(run.writer(writer_id(run.replication.name), "completing the ledger")) as writer:
             writer.fence()
             run.check()
-            writer.begin()
-            for key, entry in again:
-                run.clusters.ledger.write(writer, key, entry)
-            writer.commit()
+            apply(run.clusters.ledger, writer, again)
     done = {}
     for key, entries in hidden.items():
-        run.check()
-        with closing(run.session(key)) as session:
-            session.fence()
-            session.transaction.begin()
-            for entry in entries:
-                session.ledger.write(session.transaction, key, entry)
-            session.transaction.commit() if key in counted else session.transaction.flush()
+        with run.fenced(key) as session:
+            change = Change(key=key, write=tuple(entries))
+            if key in counted:
+                apply(session.ledger, session.transaction, [change])
+            else:  # the abort at the end drops what is hidden with what was added
+                session.transaction.begin()
+                add(session.ledger, session.transaction, [change])
+                session.transaction.flush()
         fate = "can be read now" if key in counted else "were dropped, as nothing else of that transaction is visible"
         done[key] = f"Kafka had ended a transaction without a part of the ledger; its {len(entries)} entries {fate}"
         log_event(log, logging.WARNING, Event.MENDED, "%s: %s", key, done[key])
@@ -107,15 +107,10 @@ def _restore(run: LeasedRun, hidden: Hidden) -> dict[PartitionKey, str]:
     dropped = {key: entries for key, entries in dropped.items() if entries}
     done = {}
     for key, entries in dropped.items():
-        run.check()
-        with closing(run.session(key)) as session:
-            session.fence()
-            if session.ledger.position(key) != view.positions[key]:
+        change = Change(key=key, write=tuple(entries), expects=view.positions[key])
+        with run.fenced(key) as session:
+            if not apply(session.ledger, session.transaction, [change]):
                 continue
-            session.transaction.begin()
-            for entry in entries:
-                session.ledger.write(session.transaction, key, entry)
-            session.transaction.commit()
         done[key] = (
             "Kafka had ended a transaction without a part of the ledger, and the end of the next one dropped that part;"
             f" its {len(entries)} entries were written again, because the rest of it is there"
