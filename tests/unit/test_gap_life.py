@@ -105,7 +105,7 @@ class Life:
         assert (made.state is State.OVERRUN) == (first_gap is not None)
         if first_gap:
             assert f"--from {first_gap.from_} --until {first_gap.until} " in made.remedy
-            self.position = gaps.crossing(self.position, first_gap)
+            self.position = self.position.adding(first_gap, None, 0)
             self.gaps.append(
                 Gap(
                     generation=1,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.documents import as_json, listed
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
+from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -47,7 +50,7 @@ def test_crossing_gap_after_gap_leads_to_the_log_start_and_gives_up_what_is_not_
     begin, given_up = position, list[OffsetRange]()
     while lost := gaps.first_gap(position, log_start):
         assert lost.from_ == position.next_offset and lost.until <= log_start
-        position = gaps.crossing(position, lost)
+        position = position.adding(lost, None, 0)
         given_up.append(lost)
     assert position.next_offset >= log_start or not given_up
     assert Coverage.of(given_up) == Coverage.of([OffsetRange(min(begin.next_offset, log_start), log_start)]).subtract(
@@ -63,7 +66,7 @@ def test_crossing_gap_after_gap_leads_to_the_log_start_and_gives_up_what_is_not_
 
 def test_a_crossed_position_forgets_the_leader_epoch() -> None:
     """The last copied record's epoch may have ended inside the gap: the broker would call the offset behind it truncated."""
-    crossed = gaps.crossing(copied(0, [OffsetRange(0, 50)]), OffsetRange(50, 62))
+    crossed = copied(0, [OffsetRange(0, 50)]).adding(OffsetRange(50, 62), None, 0)
     assert (crossed.next_offset, crossed.leader_epoch) == (62, None)
 
 
@@ -101,16 +104,25 @@ def receipt(from_: int, until: int, *firsts: int) -> Receipt:
     )
 
 
+def read_at(log_start: int, receipts: list[Receipt]) -> Receipts:
+    stored = tuple(StoredReceipt(10 + number, one) for number, one in enumerate(receipts))
+    place = KEY.ledger_partition
+    return Receipts(stored={KEY: stored}, since={KEY: 0}, log_starts={place: log_start}, ends={place: 99})
+
+
 def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_targets_log_start() -> None:
     receipts = [receipt(20, 30, 26), receipt(0, 10, 0), receipt(10, 20, 13), receipt(30, 40), receipt(50, 60, 5)]
-    pending = Coverage.of([OffsetRange(0, 60)])
-    assert gaps.unverifiable(pending, receipts, {3: 0}, Coverage()) is None
-    assert gaps.unverifiable(pending, receipts, {3: 14}, Coverage()) == OffsetRange(0, 20)
-    assert gaps.unverifiable(pending, receipts, {3: 40}, Coverage()) == OffsetRange(0, 30)
-    assert gaps.unverifiable(Coverage.of([OffsetRange(20, 60)]), receipts, {3: 14}, Coverage()) == OffsetRange(50, 60)
-    expired = Coverage.of([OffsetRange(40, 50)])
-    assert gaps.unverifiable(pending, receipts, {3: 0}, expired) == OffsetRange(40, 50)
-    assert gaps.unverifiable(pending, receipts, {3: 14}, expired) == OffsetRange(0, 20)
+    account = LedgerView({KEY: copied(0, [OffsetRange(0, 60)])})[KEY]
+    complete, expired = read_at(0, receipts), read_at(7, receipts)
+    assert account.unverifiable(complete, {3: 0}) is None
+    assert account.unverifiable(complete, {3: 14}) == OffsetRange(0, 20)
+    assert account.unverifiable(complete, {3: 40}) == OffsetRange(0, 30)
+    verified = Verified(generation=1, coverage=Coverage.of([OffsetRange(0, 20)]))
+    assert replace(account, verified=verified).unverifiable(complete, {3: 14}) == OffsetRange(50, 60)
+    assert account.unverifiable(expired, {3: 0}) == OffsetRange(40, 50)
+    assert account.unverifiable(expired, {3: 14}) == OffsetRange(0, 20)
+    gone = Removed(generation=1, coverage=Coverage.of([OffsetRange(35, 45)]))
+    assert replace(account, removed=gone).unverifiable(complete, {3: 0}) == OffsetRange(40, 45)
 
 
 def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:

@@ -11,7 +11,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.needed_receipts import first_needed, receipts_from
+from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -85,11 +85,11 @@ def test_the_smallest_counts_and_what_is_not_accounted_for_does_not() -> None:
 
 
 def test_the_better_of_both_bounds_is_taken() -> None:
-    assert first_needed(KEY, view(50, 40), {PLACE: 900}) == 900
-    assert first_needed(KEY, view(50, 40), {PLACE: 0}) == 500
-    assert first_needed(KEY, view(50, 40), {}) == 500
-    assert first_needed(KEY, view(50, None), {}) == 100
-    assert first_needed(KEY, view(50, None, None), {}) is None
+    assert view(50, 40)[KEY].receipts_from(900) == 900
+    assert view(50, 40)[KEY].receipts_from(0) == 500
+    assert view(50, 40)[KEY].receipts_from() == 500
+    assert view(50, None)[KEY].receipts_from() == 100
+    assert view(50, None, None)[KEY].receipts_from() is None
 
 
 def test_a_plan_keeps_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,11 +54,11 @@ class Account:
         weakest, coverage = "count" if self.verified.level == "count" else level, self.verified.coverage.union(more)
         return replace(self.verified, coverage=coverage, level=weakest, run_id=run_id, time=time)
 
-    def receipts_from(self) -> int | None:
+    def receipts_from(self, planned: int | None = None) -> int | None:
         """An offset in the receipts topic: all receipts of this generation below it are verified. None if that is not
-        known, because an earlier version wrote the entries.
+        known, because an earlier version wrote the entries. ``planned`` is such an offset from elsewhere.
         """
-        recorded = (self.position.receipts_from, self.verified.receipts_from)
+        recorded = (self.position.receipts_from, self.verified.receipts_from, planned)
         return max((offset for offset in recorded if offset is not None), default=None)
 
     def given_up(self) -> Coverage:
@@ -95,6 +95,22 @@ class Account:
     def pending(self) -> Coverage:
         """The offsets that are on the target, but neither verified nor waived by an approval."""
         return self.position.coverage.subtract(self.verified_or_waived())
+
+    def unverifiable(self, receipts: Receipts, starts: Mapping[int, int]) -> OffsetRange | None:
+        """The first range of pending offsets that can no longer be verified; None if there is none. The target deleted
+        their records, or their receipts have expired. ``starts`` has its log start by partition.
+        """
+        of_generation, pending = receipts.of(self.key, self.position.generation), self.pending()
+        untold = pending.subtract(Coverage.of(receipt.range for receipt in of_generation))
+        # Receipts of copies that are gone were deleted when a part of these was given back.
+        expired = untold if receipts.incomplete(self.key) else untold.intersection(self.gone())
+        deleted = Coverage.of(
+            receipt.range
+            for receipt in of_generation
+            if pending.contains(receipt.range)
+            and any(part.first < starts.get(part.partition, 0) for part in receipt.parts)
+        )
+        return next(iter(deleted.union(expired)), None)
 
     def watermark(self) -> int:
         """The offset at which the watermark may stand: the end of the contiguous verified coverage."""

@@ -54,18 +54,17 @@ class Comparison:
 
     def _removed(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, Removed]:
         keys = [key for key in view.positions if may_be_gone(view[key], snapshot.target.get(key.target_topic))]
+        there = {key: offsets_on(key, view.positions[key], snapshot.target.get(key.target_topic)) for key in keys}
         if not keys:
             return {}
-        wanted = dict[PartitionKey, int | None]()
-        for key in keys:
-            wanted[key] = view[key].removed.receipts_from
+        wanted = {key: view[key].removed.receipts_from for key in keys}
         receipts, young = self.clusters.ledger.receipts(wanted), self._young(keys, snapshot)
         return {
             key: removed(
                 view[key],
                 RemovalEvidence(
                     receipts=receipts,
-                    log_starts=_log_starts(key, view, snapshot),
+                    log_starts={number: one.log_start for number, one in there[key].items()},
                     retention=Retention.of(snapshot.target[key.target_topic]),
                     young=young.get(key.source),
                     run_id=self.run_id,
@@ -191,7 +190,8 @@ class Comparison:
         view, found = self.clusters.ledger.view(), dict[PartitionKey, int]()  # a run may be at work: as of now
         writers = _writers(view)
         for at in suspects:
-            behind = _behind(view, writers.get(at, ()), at, logs[at])
+            ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in writers.get(at, ())]
+            behind = readable(max(logs[at].from_, max(ends, default=logs[at].until)), logs[at].until)
             try:
                 first = self.clusters.target.standing.first_record(at, behind)
             except ReplicationError as error:
@@ -213,15 +213,3 @@ def _writers(view: LedgerView) -> dict[TopicPartition, list[PartitionKey]]:
         for at in _ours(key, view):
             writers.setdefault(at, []).append(key)
     return writers
-
-
-def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition, there: OffsetRange) -> OffsetRange:
-    """The offsets behind the last record of all of these keys."""
-    ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in keys]
-    ours = max(ends, default=there.until)
-    return readable(max(there.from_, ours), there.until)
-
-
-def _log_starts(key: PartitionKey, view: LedgerView, snapshot: Snapshot) -> dict[int, int]:
-    there = offsets_on(key, view.positions[key], snapshot.target.get(key.target_topic))
-    return {number: offsets_.log_start for number, offsets_ in there.items()}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication.ledger.entries import Position, Receipt, Removed
+from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.values import Proof
 from kafka_replication.ledger.view import LedgerView
@@ -63,17 +63,15 @@ def _note(run: LeasedRun, found: Mapping[PartitionKey, PartitionAudit]) -> dict[
         run.check()
         receipts = run.clusters.ledger.receipts(dict.fromkeys(found))
         noted = {key: offsets for key, result in found.items() if (offsets := _missing(run, view, receipts, result))}
-        entries = {key: _entry(run, key, view, offsets) for key, offsets in noted.items()}
-        new = [(key, entry) for key, entry in entries.items() if entry.middle != view[key].removed.middle]
+        new = [
+            (key, replace(entry, middle=entry.middle.union(offsets), run_id=run.run_id, time=now()))
+            for key, offsets in noted.items()
+            if offsets.subtract((entry := view[key].removed).middle)
+        ]
         opening.commit({}, {}, new)
     for key, entry in new:
         log.info("%s: no longer on the target, found by an audit: %s", key, entry.middle)
     return noted
-
-
-def _entry(run: LeasedRun, key: PartitionKey, view: LedgerView, offsets: Coverage) -> Removed:
-    entry = view[key].removed
-    return replace(entry, middle=entry.middle.union(offsets), run_id=run.run_id, time=now())
 
 
 def _missing(run: LeasedRun, view: LedgerView, receipts: Receipts, result: PartitionAudit) -> Coverage:

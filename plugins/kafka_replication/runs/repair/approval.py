@@ -112,7 +112,7 @@ def _give_up(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
             kind, lost = "unverifiable", _unverifiable(run, planned, position, approval.range.from_)
         _check_exact(key, approval.range, lost)
         gap = _gap(run, approval, position.generation, kind, position.ids)
-        session.move(position if gap.copied else gaps.crossing(position, gap.range), gap)
+        session.move(position if gap.copied else position.adding(gap.range, None, 0), gap)
     return gap
 
 
@@ -133,12 +133,12 @@ def _unreadable(run: LeasedRun, key: PartitionKey, position: Position, offset: i
 def _unverifiable(run: LeasedRun, planned: PartitionPlan, position: Position, offset: int) -> OffsetRange:
     """The first chunks that the target deleted before they were read back, or after: then those at this offset."""
     key, account = planned.key, run.view()[planned.key]
-    read = run.clusters.ledger.receipts({key: account.receipts_from()})
-    receipts, pending = read.of(key, position.generation), account.pending()
-    missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
-    # Receipts of copies that are gone were deleted when a part of these was given back.
-    expired = missing if read.incomplete(key) else missing.intersection(account.gone())
-    unverifiable = gaps.unverifiable(pending, receipts, _target_starts(run, key, position), expired)
+    receipts = run.clusters.ledger.receipts({key: account.receipts_from()})
+    ours = [TopicPartition(key.target_topic, number) for number in position.ends(key.source.partition)]
+    starts, failures = run.clusters.target.standing.starts(ours)
+    for error in failures.values():
+        raise error
+    unverifiable = account.unverifiable(receipts, {target.partition: start for target, start in starts.items()})
     if unverifiable is None:  # the copies were verified, and then removed from the target
         unverifiable = next((range_ for range_ in planned.missed if range_.from_ == offset), None)
         unverifiable = unverifiable or next(iter(planned.missed), None)
@@ -149,15 +149,6 @@ def _unverifiable(run: LeasedRun, planned: PartitionPlan, position: Position, of
             "run again",
         )
     return unverifiable
-
-
-def _target_starts(run: LeasedRun, key: PartitionKey, position: Position) -> dict[int, int]:
-    """The log start offsets now of the target partitions that have records of ours. Raises Unreachable."""
-    ours = [TopicPartition(key.target_topic, number) for number in position.ends(key.source.partition)]
-    starts, failures = run.clusters.target.standing.starts(ours)
-    for error in failures.values():
-        raise error
-    return {at.partition: start for at, start in starts.items()}
 
 
 def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Approval) -> Gap:

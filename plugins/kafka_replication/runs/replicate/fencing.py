@@ -21,6 +21,7 @@ from kafka_replication.runtime import background
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
+_SHARED = (Verified, Start, Deleted, Removed)  # entries that are written for several keys together
 Hidden = dict[PartitionKey, list[Entry]]  # entries of the ledger that readers do not see
 
 
@@ -59,11 +60,18 @@ def _complete(run: LeasedRun, fenced: Collection[str]) -> dict[PartitionKey, str
         return {}
     if not (hidden := _hidden(run)):
         return {}
-    counted = _counted(run, hidden)
+    with run.clusters.target.follower()() as visible:
+        view, receipts = visible.view(), visible.receipts(dict.fromkeys(hidden))
+    counted = {
+        key
+        for key, entries in hidden.items()
+        if counts(key, entries, view, receipts.all(key), partial(_stands, run, key))
+    }
     # Two other writers write again what counts: from then on it stays, whatever becomes of the hidden entries. What
-    # they have left open themselves ends with this; the one whose entries can be found out again comes first.
+    # they have left open themselves ends with this; the one whose entries can be found out again comes first. Entries
+    # that are written for several keys together state facts: they may always count.
     all_ = [(key, entry) for key, entries in hidden.items() for entry in entries]
-    again = [Change(key=key, write=(entry,)) for key, entry in all_ if key in counted or _is_shared(entry)]
+    again = [Change(key=key, write=(entry,)) for key, entry in all_ if key in counted or isinstance(entry, _SHARED)]
     for writer_id in (verified_id, opening_id) if again else ():
         with closing(run.writer(writer_id(run.replication.name), "completing the ledger")) as writer:
             writer.fence()
@@ -149,22 +157,6 @@ def _is_next(known: Position, moved: Position) -> bool:
     """True if a copier at the position ``known`` has moved it so."""
     added, lacking = moved.coverage.subtract(known.coverage), known.coverage.subtract(moved.coverage)
     return moved.generation == known.generation and bool(added) and not lacking
-
-
-def _is_shared(entry: Entry) -> bool:
-    """True for entries that are written for several keys together. They state facts: they may always count."""
-    return isinstance(entry, Verified | Start | Deleted | Removed)
-
-
-def _counted(run: LeasedRun, hidden: Mapping[PartitionKey, Collection[Entry]]) -> set[PartitionKey]:
-    """The keys whose hidden entries count."""
-    with run.clusters.target.follower()() as visible:
-        view, receipts = visible.view(), visible.receipts(dict.fromkeys(hidden))
-    return {
-        key
-        for key, entries in hidden.items()
-        if counts(key, entries, view, receipts.all(key), partial(_stands, run, key))
-    }
 
 
 def _stands(run: LeasedRun, key: PartitionKey, part: Part) -> bool:

@@ -16,7 +16,6 @@ from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.backfill.backfill_plan import next_slice
-from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.reporting.run.arithmetic import NotAdvanced, NotDone, PartitionTurns
 from kafka_replication.reporting.run.progress import Work, work_of
@@ -273,7 +272,7 @@ class _Work:
             key=key,
             generation=generation,
             verified=account.verified_or_waived(),
-            receipts_from=first_needed(key, self._view, self._plan.receipts_from),
+            receipts_from=account.receipts_from(self._plan.receipts_from.get(key.ledger_partition)),
             level=settings.verify.level,
             accept_loss=settings.accept_loss,
             judged_until=account.verified.judged_until,
