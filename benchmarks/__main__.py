@@ -1,4 +1,4 @@
-"""``make bench``: every table of benchmarks/results/whole-runs-and-copying.md, in Markdown on stdout; what it is doing on stderr.
+"""``make bench``: the tables of benchmarks/results/whole-runs-and-copying.md in Markdown on stdout, progress on stderr.
 
 BENCH_ONLY=name,... chooses tables. REPEATS=n (default 3) turns are measured, after one that warms the brokers up; SCALE
 (default 1) makes every topic smaller or larger. Ends with code 1 if a copy is not verified, or, after all tables, if a
