@@ -176,7 +176,7 @@ def test_check_and_plan_say_which_engine_copies_and_why(scene: Scenario) -> None
     scene.settings["copy"] = {"engine": "record"}
     assert [row.why for row in check(scene.bare_run()).engines] == ["copy.engine says so"]
     planned, _ = preview(scene.bare_run(), Request())
-    assert planned.partitions[0].engine == ("record", "copy.engine says so")
+    assert planned.partitions[0].choice == ("record", "copy.engine says so")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -125,7 +124,8 @@ ROWS = st.builds(
     leader_epoch=st.none() | st.integers(0, 99),
     what=TEXT,
     remedy=TEXT,
-    engine=st.none() | st.builds(EngineChoice, TEXT, TEXT),
+    engine=TEXT,
+    engine_why=TEXT,
 )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka_replication.documents import listed
 from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.engine_choice import Turn, chosen
+from kafka_replication.model.engine_choice import EngineChoice, Turn, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.run.arithmetic import (
@@ -123,10 +123,14 @@ def report(
     return RunReport(replication="orders-dr", run_id="run-2", ranges=account(evidence), gaps=listed({KEY: gaps}))
 
 
+def begins(choice: EngineChoice) -> dict[str, Any]:
+    return {"engine": choice.engine, "engine_why": choice.why}
+
+
 def test_the_reason_for_an_engine_is_told_where_this_run_copied() -> None:
-    (line,) = report([receipt(0, 100, 100)], copy=(0, 100), verified=((0, 100),), engine=chosen("auto", 100)).ranges
+    (line,) = report([receipt(0, 100, 100)], copy=(0, 100), verified=((0, 100),), **begins(chosen("auto", 100))).ranges
     assert line.begun == chosen("auto", 100) and line.engine_why == "it has fewer than 5,000 offsets"
-    (line,) = report([], copy=(0, 100), copy_error="away", engine=chosen("auto", 100)).ranges
+    (line,) = report([], copy=(0, 100), copy_error="away", **begins(chosen("auto", 100))).ranges
     assert line.begun is None
 
 
@@ -134,9 +138,9 @@ def test_the_turns_of_engines_are_told_unless_they_are_the_plan() -> None:
     begun = Turn(engine="record/1", range=OffsetRange(0, 100), why="kio is not installed")
     later = Turn(engine="batch/1", range=OffsetRange(60, 80), why="its timestamp is 0")
     for copied in ([receipt(0, 100, 100)], []):
-        (line,) = report(copied, copy=(0, 100), turns=(begun, later), engine=chosen("batch", 100)).ranges
+        (line,) = report(copied, copy=(0, 100), turns=(begun, later), **begins(chosen("batch", 100))).ranges
         assert line.turns == (EngineTurnRow.of(begun), EngineTurnRow.of(later))
-        (line,) = report(copied, copy=(0, 100), turns=(begun, later), engine=chosen("record", 100)).ranges
+        (line,) = report(copied, copy=(0, 100), turns=(begun, later), **begins(chosen("record", 100))).ranges
         assert line.turns == (EngineTurnRow.of(later),)
     told = NotDone(turns=(PartitionTurns(key=KEY, turns=(begun, later)),))
     assert NotDone.from_json(told.as_json()) == told

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_replication.documents import as_json, listed, place
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.engine_choice import chosen
+from kafka_replication.model.engine_choice import EngineChoice, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.run.engines import EngineTurnRow, engine_rows
@@ -271,10 +271,14 @@ def test_a_slow_copy_is_not_said_to_copy_nothing() -> None:
     assert slow.table().splitlines()[1].endswith("  7.2 kB/s  batch/1, record/1")
 
 
+def begins(choice: EngineChoice | None) -> dict[str, Any]:
+    return {"engine": choice.engine, "engine_why": choice.why} if choice else {}
+
+
 def test_a_plan_says_which_engine_copies_how_many_ranges_and_why() -> None:
     short = chosen("auto", 1)
-    made = [planned(engine=choice).partitions[0] for choice in (chosen("auto", 10_000), short, None, short)]
-    assert as_json(engine_rows(one.engine for one in made)[0]) == {
+    made = [planned(**begins(choice)).partitions[0] for choice in (chosen("auto", 10_000), short, None, short)]
+    assert as_json(engine_rows(one.choice for one in made)[0]) == {
         "engine": "record",
         "why": "it has fewer than 5,000 offsets",
         "partitions": 2,

@@ -18,10 +18,14 @@ from kafka_replication.documents import (
     WatchDocument,
     WatchedRow,
 )
+from kafka_replication.ledger.entries import Ids as IdsRow
 from kafka_replication.ledger.entries import Place as PlaceRow
+from kafka_replication.model.keys import PartitionKey as KeyRow
+from kafka_replication.model.offsets import TopicPartition as SourceRow
 from kafka_replication.overview.shown import OverviewDocument, OverviewRow
 from kafka_replication.planning.findings import Finding as FindingRow
-from kafka_replication.planning.plan_codec import IdsRow, KeyRow, PartitionPlanRow, SourceRow, StoredPlan
+from kafka_replication.planning.plan import PartitionPlan as PartitionPlanRow
+from kafka_replication.planning.plan import Plan as StoredPlan
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow, SampleRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow

@@ -43,10 +43,19 @@ class _Schema(GenerateJsonSchema):
 
 
 class _Documents(_Schema):
-    """A document has all of its keys, whatever defaults its class has."""
+    """A document has all of its keys, whatever defaults its class has, but for ``OPTIONAL`` ones. No key has limits."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ARG002
-        return field["type"] != "typed-dict-field" or bool(field["required"])
+        return True
+
+    def dataclass_schema(self, schema: Any) -> Any:
+        made = super().dataclass_schema(schema)
+        optional = getattr(schema["cls"], "OPTIONAL", ())
+        made.pop("additionalProperties", None)
+        return {**made, "required": [name for name in made["required"] if name not in optional]}
+
+    def int_schema(self, schema: Any) -> Any:  # noqa: ARG002
+        return {"type": "integer"}
 
     def default_schema(self, schema: Any) -> Any:
         return self.generate_inner(schema["schema"])

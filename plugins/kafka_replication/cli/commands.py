@@ -136,7 +136,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
             return _not_planned(run)
         preview, findings = steps.preview(run, request)
         refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
-        document: PlanDocument = {**plan_codec.as_json(preview), "findings": list(findings)}
+        document = plan_codec.as_json(PlanDocument.of(preview, findings))
         return document, "\n".join([*map(str, findings), *planned(preview, findings)]), int(refuses)
 
     _act(file, as_json, action, looks=True)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, PlainSerializer
 
 from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.fields import JsonCoverage, JsonRange, Number
 from kafka_replication.model.engine_choice import EngineChoice
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 
 
 class State(StrEnum):
-    """The state of one partition, as the planner sees it."""
+    """The state of one partition, as the planner sees it. Stored plans have its text: one may be added, none changes.
+    An older version refuses a plan with a text that it does not know by name.
+    """
 
     IN_SYNC = "in sync"
     BEHIND = "behind"
@@ -53,28 +59,37 @@ REFUSALS = frozenset(State) - {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """The work of this run in one partition. All offsets are those of the source.
+    """The plan of one partition, in offsets of the source: ``copy`` is the range to copy, ``verify`` what is to be read
+    back.
 
-    ``removed`` were copied and are no longer on the target. Neither the target's retention nor an approval explains
-    why ``missed``, a part of them, is not there.
+    ``what`` and ``remedy`` are empty if nothing is refused. ``removed`` were copied and are no longer on the target;
+    neither the target's retention nor an approval explains why ``missed``, a part of them, is not there. ``engine``
+    begins with the copy, for the reason ``engine_why``. These four are left out of JSON if there are none.
     """
 
+    OPTIONAL: ClassVar = frozenset({"removed", "missed", "engine", "engine_why"})
+
     key: PartitionKey
-    state: State
+    state: Annotated[State, PlainSerializer(str, return_type=str)]
     ids: Ids
-    generation: int
-    start: int
-    position: int
-    source_end: int
-    watermark: int | None
-    copy: OffsetRange | None = None
-    verify: Coverage = Coverage()  # noqa: RUF009 - an immutable value
+    generation: Number
+    start: Number
+    position: Number
+    source_end: Number
+    watermark: Number | None
+    copy: JsonRange | None = None
+    verify: JsonCoverage = Coverage()  # noqa: RUF009 - an immutable value
     leader_epoch: int | None = None
-    removed: Coverage = Coverage()  # noqa: RUF009
-    missed: Coverage = Coverage()  # noqa: RUF009
+    removed: JsonCoverage = Coverage()  # noqa: RUF009
+    missed: JsonCoverage = Coverage()  # noqa: RUF009
     what: str = ""
     remedy: str = ""
-    engine: EngineChoice | None = None  # that begins with the copy; None: nothing is copied, or an older plan
+    engine: str = ""  # empty: nothing is copied, or an older plan
+    engine_why: str = ""
+
+    @property
+    def choice(self) -> EngineChoice | None:
+        return EngineChoice(self.engine, self.engine_why) if self.engine else None
 
     @property
     def refused(self) -> bool:
@@ -97,16 +112,24 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The bounded work of one run. It is stored with the run, so that a retried task works on the same ranges."""
+    """The bounded work of one run. It is stored with the run, so that a retried task works on the same ranges.
 
+    ``receipts_from`` has the offset of the receipts topic from which it needs receipts, for each ledger partition,
+    ``settings`` what the plan depends on in the file. What is `OPTIONAL` is left out of JSON if there is none.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="ignore")
+    OPTIONAL: ClassVar = frozenset({"receipts_from", "notes", "changes", "settings"})
+
+    format: int = field(default=1, kw_only=True)  # the one that is written and read
     replication: str
     partitions: tuple[PartitionPlan, ...]
     _: KW_ONLY
-    # For each ledger partition, the offset in the receipts topic from which this run needs receipts.
-    receipts_from: Mapping[int, int] = field(default_factory=dict)
-    left_to_others: tuple[str, ...] = ()  # the topics that other runs are at work on, as text for people
+    receipts_from: Mapping[int, Number] = field(default_factory=dict)
+    # The topics that other runs are at work on, as text for people.
+    left_to_others: Annotated[tuple[str, ...], Field(alias="notes")] = ()
     changes: tuple[str, ...] = ()  # filters and transforms that changed, as text for people
-    # What it depends on in the file, by the name of the setting, without defaults. Empty: an older plan, or a preview.
+    # By the name of the setting, without defaults. Empty: an older plan, or a preview.
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -87,8 +87,8 @@ def document(backfill_plan: BackfillPlan) -> BackfillPlanDocument:
                 oldest_record=_time(line.oldest),
                 target_keeps_ms=line.keeps,
                 kept_until=_time(line.kept_until),
-                engine=line.plan.engine.engine if line.plan.engine else None,
-                engine_why=line.plan.engine.why if line.plan.engine else None,
+                engine=line.plan.engine or None,
+                engine_why=line.plan.engine_why or None,
                 error=line.plan.what or None,
                 remedy=line.plan.remedy or None,
             )
@@ -122,7 +122,7 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
     )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
     rows = [_cells(line, present) for line in backfill_plan.lines]
-    engines = [row.line() for row in engine_rows(line.plan.engine for line in backfill_plan.lines)]
+    engines = [row.line() for row in engine_rows(line.plan.choice for line in backfill_plan.lines)]
     text = "\n".join([table(head, rows), summary(backfill_plan), *engines])
     for line in backfill_plan.lines:
         text += _not_there_any_more(line)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from kafka_replication.documents import FailureDocument
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.plan_codec import StoredPlan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.run.engines import EngineRow
 
 
@@ -41,10 +41,15 @@ class PlanFailureDocument(FailureDocument):
     findings: Sequence[Finding]
 
 
-class PlanDocument(StoredPlan):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument(Plan):
     """``plan``: what a run would do now."""
 
-    findings: list[Finding]
+    findings: Sequence[Finding]
+
+    @classmethod
+    def of(cls, plan: Plan, findings: Sequence[Finding]) -> PlanDocument:
+        return cls(**{each.name: getattr(plan, each.name) for each in fields(Plan)}, findings=findings)
 
 
 def verdict(findings: Sequence[Finding]) -> str:

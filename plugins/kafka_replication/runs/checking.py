@@ -54,7 +54,7 @@ def _of_both(run: Run) -> Checked:
     except NotAuthorized as error:
         unknown = Finding("error", run.replication.name, error.what, error.remedy)
         return Checked(previewing.missing_rights(run) or [unknown])
-    return Checked([*found, *previewing.refusals(plan)], engine_rows(planned.engine for planned in plan.partitions))
+    return Checked([*found, *previewing.refusals(plan)], engine_rows(planned.choice for planned in plan.partitions))
 
 
 def _unusable_functions(run: Run) -> Iterator[Finding]:

@@ -178,8 +178,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,
         engines=engines,
-        engine_why=planned.engine.why if engines and planned.engine else None,
-        begun=planned.engine if engines else None,
+        engine_why=planned.engine_why or None if engines else None,
+        begun=planned.choice if engines else None,
         turns=tuple(map(EngineTurnRow.of, _turns(evidence, planned, range_))),
     )
 
@@ -187,7 +187,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
 def _turns(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Iterator[Turn]:
     """The turns in this range, but for one that is what the plan says."""
     for turn in evidence.turns.get(planned.key, ()):
-        is_planned = planned.engine is not None and turn.is_of(planned.engine) and turn.range == planned.copy
+        is_planned = planned.choice is not None and turn.is_of(planned.choice) and turn.range == planned.copy
         if turn.range.intersection(range_) and not is_planned:
             yield turn
 

@@ -219,7 +219,7 @@ def plan_table(plan: Plan) -> str:
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
     removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
     notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
-    engines = "".join(f"\n{row.line()}" for row in engine_rows(planned.engine for planned in plan.partitions))
+    engines = "".join(f"\n{row.line()}" for row in engine_rows(planned.choice for planned in plan.partitions))
     return f"{table(head, rows)}\n{plan_summary(plan)}{engines}{refused}{notes}"
 
 
@@ -297,8 +297,8 @@ def dry_run(plan: Plan) -> DryRunDocument:
                 source_end=planned.source_end,
                 to_copy=planned.copy,
                 to_verify=planned.verify,
-                engine=planned.engine.engine if planned.engine else None,
-                engine_why=planned.engine.why if planned.engine else None,
+                engine=planned.engine or None,
+                engine_why=planned.engine_why or None,
                 error=planned.what or None,
                 remedy=planned.remedy or None,
             )

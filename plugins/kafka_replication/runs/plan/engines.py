@@ -24,7 +24,8 @@ def with_engines(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
         if one.copy is None:
             return one
         why_not = general or reasons[one.key.target_topic]
-        return replace(one, engine=chosen(run.replication.copying.engine, one.copy.span, why_not))
+        engine, why = chosen(run.replication.copying.engine, one.copy.span, why_not)
+        return replace(one, engine=engine, engine_why=why)
 
     return replace(planned, partitions=tuple(map(with_engine, planned.partitions)))
 

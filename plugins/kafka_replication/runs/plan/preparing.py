@@ -151,7 +151,7 @@ def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None
         since = receipts_from(run_plan, world.view, world.receipt_ends)
         run_plan = replace(run_plan, receipts_from=since, changes=changes(run_plan, world.view, run.transform))
     run_plan = with_engines(run, run_plan, world.snapshot)
-    for row in engine_rows(planned.engine for planned in run_plan.partitions):
+    for row in engine_rows(planned.choice for planned in run_plan.partitions):
         log.info("%s run %s: %s", kind, run.run_id, row.line("to be copied"))
     run_plan = replace(run_plan, settings=run.planned_with)
     text = plan_codec.encode(run_plan)

@@ -241,7 +241,7 @@ class _Work:
             run_id=self._run.run_id,
             position=planned.position,
             missing=planned.missed,
-            planned_engine=planned.engine.engine if planned.engine else "",
+            planned_engine=planned.engine,
             most_failed=self._most_failed(planned.key, planned.copy.span),
         )
         return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))
