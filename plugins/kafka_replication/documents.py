@@ -156,7 +156,7 @@ class StatusRow(PartitionRow):
     position: int | None
     watermark: int | None
     lag: int | None
-    lag_seconds: Seconds | None
+    lag_seconds: float | None
     removed: int
     no_longer_on_target: Pairs
     missed: Pairs
@@ -173,7 +173,7 @@ class StatusRow(PartitionRow):
     gaps: tuple[GapRow, ...]
     error: str | None
     remedy: str | None
-    lost_in_seconds: Seconds | None
+    lost_in_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.reporting.audit import AuditReport, PartitionAudit, SampleRow
+from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.reporting.run.progress import Progress
 from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.audit.audit import AuditRequest
@@ -251,7 +251,7 @@ def test_a_sample_looks_at_some_chunks_and_says_how_much_that_is(scene: Scenario
     assert (found.chunks, found.offsets) == (2, 206) and 100 <= found.by_content <= 106
     assert (other.chunks, other.by_content, other.offsets) == (1, 30, 30)
     said = f"seed 7: {found.by_content + 30} of 236 copied offsets were looked at"
-    assert said in report.text() and report.document().sample == SampleRow(chunks=2, seed=7)
+    assert said in report.text() and report.document().sample == Sample(2, 7)
 
 
 def test_a_sample_finds_a_record_that_is_gone_if_it_draws_its_chunk_and_each_time_it_does(scene: Scenario) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, OpenCause
-from kafka_replication.overview.rows import OLD, Row, State, in_order, is_old, row_of, state_of
+from kafka_replication.overview.rows import OLD, Row, State, in_order, is_old, row_of
+from kafka_replication.reporting.run.run_status import state_of
 from kafka_replication.watermarks.sight import Facts, Lag, Look, Sample, Seen, Span, Standing, thinned
 from kafka_replication.watermarks.values import RunRecord
 
@@ -122,7 +123,7 @@ def test_a_search_finds_every_word_anywhere() -> None:
     ],
 )
 def test_the_state_of_a_run(record: RunRecord, at_work: bool, state: str) -> None:
-    assert state_of(record, [record] if at_work else []) == state
+    assert state_of(record, at_work=at_work) == state
 
 
 def test_a_number_is_old_once_it_should_have_been_renewed() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.documents import as_json, listed, place
+from kafka_replication.documents import adapter, as_json, listed, place
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.engine_choice import EngineChoice, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -111,6 +111,13 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "promise": "transactional",
         "notes": [],
     }
+
+
+def test_the_json_of_a_run_is_read_as_what_it_was() -> None:
+    written = as_json(RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, FAILED)))
+    read = adapter(RunReport).validate_python(written)
+    assert as_json(read) == written
+    assert (read.outcome, read.ranges[0].range, read.ranges[0].copied) == ("failed", OffsetRange(0, 100), 85)
 
 
 def test_records_left_out_are_in_the_table_of_a_run() -> None:

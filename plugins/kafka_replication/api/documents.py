@@ -26,7 +26,7 @@ from kafka_replication.overview.shown import OverviewDocument, OverviewRow
 from kafka_replication.planning.findings import Finding as FindingRow
 from kafka_replication.planning.plan import PartitionPlan as PartitionPlanRow
 from kafka_replication.planning.plan import Plan as StoredPlan
-from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow, SampleRow
+from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
 from kafka_replication.reporting.findings import CheckDocument, CheckFailureDocument, PlanDocument, PlanFailureDocument
@@ -39,6 +39,7 @@ from kafka_replication.reporting.run.report import RunReport as RunDocument
 from kafka_replication.reporting.run.run_status import RecentRunRow, StatusDocument
 from kafka_replication.reporting.run.run_status import RunAtWork as RunAtWorkRow
 from kafka_replication.reporting.verified import VerifiedRow, VerifyDocument
+from kafka_replication.verification.sample import Sample as SampleRow
 
 __all__ = [
     "ApprovedDocument",

@@ -14,6 +14,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX
 from kafka_replication.config.values.schedule import next_due
 from kafka_replication.reporting.run.progress import Progress
+from kafka_replication.reporting.run.run_status import state_of
 from kafka_replication.watermarks.sight import UNKNOWN, Facts, Lag, Seen, Work
 from kafka_replication.watermarks.values import RunRecord
 
@@ -170,17 +171,6 @@ def has_failed(run: RunRecord) -> bool:
     """True if the run failed or died. Not for a backfill, which need not be repeated: an alert says what matters."""
     ended_badly = run.state in ("failed", "died") or (run.state == "planned" and not run.alive)
     return ended_badly and run.kind != BACKFILL
-
-
-def state_of(run: RunRecord, at_work: Collection[RunRecord] = ()) -> str:
-    """The state of a run for people. One that is planned is ``running``, ``expected`` (before its next task) or
-    ``died``.
-    """
-    if run.state != "planned":
-        return run.state
-    if run.run_id in {other.run_id for other in at_work}:
-        return "running"
-    return "expected" if run.alive else "died"
 
 
 def is_old(measured_at: datetime | None, now: datetime) -> bool:

@@ -88,14 +88,6 @@ class AuditRow(SpanRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleRow:
-    """A sample of at most so many ``chunks`` of each partition; the same ``seed`` gives the same ones."""
-
-    chunks: int
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDocument:
     """``audit``, its ``--report`` file, and what Airflow's task pushes, which lists fewer differences.
 
@@ -108,7 +100,7 @@ class AuditDocument:
     run_id: str
     time: str
     outcome: AuditOutcome
-    sample: SampleRow | None
+    sample: Sample | None
     partitions: list[AuditRow]
 
 
@@ -290,7 +282,7 @@ class AuditReport:
             run_id=self.run_id,
             time=self.time,
             outcome=self.outcome,
-            sample=SampleRow(chunks=self.sample.chunks, seed=self.sample.seed) if self.sample else None,
+            sample=self.sample,
             partitions=[partition.row(limit) for partition in self.partitions],
         )
 

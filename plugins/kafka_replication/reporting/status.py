@@ -87,7 +87,7 @@ def row_of(
         error=error,
         remedy=plan.remedy or None,
         loss=loss,
-        lost_in_seconds=loss.seconds if loss else None,
+        lost_in_seconds=round(loss.seconds, 3) if loss else None,
         **{**usual, **more},
     )
 
@@ -180,7 +180,7 @@ def with_times(
         if row.lag <= 0 or (source_partition in times and times[source_partition] is None):
             return 0.0
         millis = times.get(source_partition)
-        return None if millis is None else max(0.0, (now - from_millis(millis)).total_seconds())
+        return None if millis is None else round(max(0.0, (now - from_millis(millis)).total_seconds()), 3)
 
     return [replace(row, lag_seconds=lag_seconds(row)) for row in rows]
 

@@ -18,7 +18,10 @@ MOST_SEED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At most so many ``chunks`` of each partition. Raises ValueError for less than one."""
+    """At most so many ``chunks`` of each partition; the same ``seed`` gives the same ones.
+
+    Raises ValueError for less than one.
+    """
 
     chunks: int
     seed: int

@@ -15,7 +15,8 @@ from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.sizes import amount
-from kafka_replication.overview.rows import Row, is_old, rows, state_of
+from kafka_replication.overview.rows import Row, is_old, rows
+from kafka_replication.reporting.run.run_status import state_of
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange, Sample
 from kafka_replication.watermarks.values import RunRecord

@@ -37,6 +37,15 @@ class RunAtWork:
         return f"run {self.run_id}: {self.progress or 'copying has not started'}"
 
 
+def state_of(run: RunRecord, *, at_work: bool = False) -> str:
+    """The state of a run for people. One that is planned is ``running``, ``expected`` (before its next task) or
+    ``died``.
+    """
+    if run.state != "planned":
+        return run.state
+    return "running" if at_work else "expected" if run.alive else "died"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentRunRow:
     """One of the latest runs. ``state``: ``running``, ``expected`` (its next task has not begun), ``died``, or how it
@@ -51,11 +60,10 @@ class RecentRunRow:
 
     @classmethod
     def of(cls, run: RunRecord, *, at_work: bool) -> RecentRunRow:
-        lives = "running" if at_work else "expected"
         return cls(
             run_id=run.run_id,
             kind=run.kind,
-            state=run.state if run.state != "planned" else lives if run.alive else "died",
+            state=state_of(run, at_work=at_work),
             planned_at=to_text(run.created_at),
             ended_at=to_text(run.finished_at) if run.finished_at else None,
         )
