@@ -59,15 +59,15 @@ def take_back(account: Account, receipts: Receipts, ends: Mapping[int, int], sta
     first, *others = without(account, offsets, lost, account.removed, stamp)
     assert isinstance(first, Position)
     entry = account.removed if account.removed.time else replace(account.removed, run_id=stamp[0], time=stamp[1])
+    # One past where our last copy can be that still stands, if no receipt says where it is: offsets of a key rise.
+    new_ends = dict(ends)
+    for part in (part for receipt in lost for part in receipt.parts):
+        new_ends[part.partition] = min(part.first, new_ends.get(part.partition, part.first))
     retried = (part for one in account.retries for part in one.parts)
     standing = ends_of([*(part for one in known if one not in lost for part in one.parts), *retried])
     return TakenBack(
         offsets=offsets,
-        change=Change(
-            key=key,
-            write=(_ending(first, key, {**_new_ends(lost, ends), **standing}), *others),
-            delete=tuple(lost),
-        ),
+        change=Change(key=key, write=(_ending(first, key, {**new_ends, **standing}), *others), delete=tuple(lost)),
         back=Change(
             key=key, write=(position, *([verified] if verified.coverage else []), *account.handled, entry, *lost)
         ),
@@ -199,16 +199,6 @@ def counts(
     placed = [entry.parts for entry in hidden if isinstance(entry, Handled | Receipt)]
     # One part is enough: it would be doubled if the entry were dropped. Another one may be hidden, too, or lost since.
     return all(not parts or any(map(stands, parts)) for parts in placed)
-
-
-def _new_ends(lost: Iterable[Receipt], ends: Mapping[int, int]) -> dict[int, int]:
-    """One past where our last copy can be that still stands, by target partition, if no receipt says where it is:
-    offsets of a key rise.
-    """
-    new = dict(ends)
-    for part in (part for receipt in lost for part in receipt.parts):
-        new[part.partition] = min(part.first, new.get(part.partition, part.first))
-    return new
 
 
 def _ending(position: Position, key: PartitionKey, ends: Mapping[int, int]) -> Position:

@@ -17,7 +17,6 @@ from kafka_replication.connections.port import Connections
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.kafka.metadata import snapshotter
 from kafka_replication.ledger.entries import Transform
-from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import AttemptsExhausted, Fenced
 from kafka_replication.model.keys import PartitionKey
@@ -210,10 +209,6 @@ class LeasedRun(Run):
         with closing(self.clusters.target.session(key)) as session:
             session.fence()
             yield session
-
-    def writer(self, writer_id: str, what: str) -> TransactionPort:
-        """A writer of entries of several partitions. The caller closes it. Errors name ``what``."""
-        return self.clusters.target.writer(writer_id, what)
 
     def opening(self) -> StartOffsets:
         """The writer of start offsets. The caller closes it."""

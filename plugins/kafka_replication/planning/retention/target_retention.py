@@ -96,25 +96,28 @@ class RemovalEvidence:
 
 def removed(account: Account, evidence: RemovalEvidence) -> Removed:
     """The present entry about the partition."""
-    earlier = account.removed
+    earlier, receipts, log_starts = account.removed, evidence.receipts, evidence.log_starts
     gone = _gone(account, evidence).subtract(earlier.coverage)
+    if (spread := account.position.spread) is None:
+        starts: dict[str, Any] = {"target_start": next(iter(log_starts.values()))}
+    else:  # a partition that does not answer keeps its known one
+        numbers = range(spread.by.partitions)
+        starts = {"target_starts": tuple(log_starts.get(number, earlier.start(number)) for number in numbers)}
+    stays = (
+        stored.offset
+        for stored in receipts.stored[account.key]
+        if stored.receipt.generation == account.position.generation
+        and any(part.until > log_starts.get(part.partition, 0) for part in stored.receipt.parts)
+    )
     return replace(
         earlier,
-        **_starts(account.position, evidence.log_starts, earlier),
+        **starts,
         coverage=earlier.coverage.union(gone),
         unexplained=earlier.unexplained.union(gone.subtract(_explained(evidence))),
         run_id=evidence.run_id,
         time=evidence.time,
-        receipts_from=_first_that_stays(account.key, account.position.generation, evidence),
+        receipts_from=min(stays, default=receipts.ends[account.key.ledger_partition]),  # the first that still exists
     )
-
-
-def _starts(position: Position, log_starts: Mapping[int, int], earlier: Removed) -> dict[str, Any]:
-    """The log starts for the entry. A partition that does not answer keeps its known one."""
-    if position.spread is None:
-        return {"target_start": next(iter(log_starts.values()))}
-    numbers = range(position.spread.by.partitions)
-    return {"target_starts": tuple(log_starts.get(number, earlier.start(number)) for number in numbers)}
 
 
 def _gone(account: Account, evidence: RemovalEvidence) -> Coverage:
@@ -148,17 +151,6 @@ def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | No
 def records_below(part: Part, log_start: int) -> int:
     """The number of the part's records below this offset. Each of its offsets is one."""
     return sum(max(0, min(log_start, range_.until) - range_.from_) for range_ in part.offsets)
-
-
-def _first_that_stays(key: PartitionKey, generation: int, evidence: RemovalEvidence) -> int:
-    """The offset of the first receipt with a copy that still exists; the end of reading if there is none."""
-    stays = (
-        stored.offset
-        for stored in evidence.receipts.stored[key]
-        if stored.receipt.generation == generation
-        and any(part.until > evidence.log_starts.get(part.partition, 0) for part in stored.receipt.parts)
-    )
-    return min(stays, default=evidence.receipts.ends[key.ledger_partition])
 
 
 def _explained(evidence: RemovalEvidence) -> Coverage:

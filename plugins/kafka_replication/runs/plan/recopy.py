@@ -66,7 +66,7 @@ def give_back_each(run: LeasedRun, snapshot: Snapshot, wanted: Mapping[Partition
     """
     if wanted:
         # A run that lost its lease may be about to write that the lost copies were verified.
-        with closing(run.writer(verified_id(run.replication.name), "what is verified")) as writer:
+        with closing(run.clusters.target.writer(verified_id(run.replication.name), "what is verified")) as writer:
             writer.fence()
     for key, offsets in wanted.items():
         with run.fenced(key) as session:

@@ -73,8 +73,8 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
 
 
 def _recorded_gap(view: LedgerView, key: PartitionKey, range_: OffsetRange) -> Gap | None:
-    account = view[key] if key in view.positions else None
-    return next((gap for gap in (account.gaps if account else ()) if gap.range == range_), None)
+    gaps_of_key = view[key].gaps if key in view.positions else ()
+    return next((gap for gap in gaps_of_key if gap.range == range_), None)
 
 
 def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:

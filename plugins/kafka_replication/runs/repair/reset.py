@@ -14,11 +14,10 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.partitions.partitioning_changes import refusal_of_partitions
-from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs import steps
 from kafka_replication.runs.plan.target_topics import create_target
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.targets.occupied import Ends
 from kafka_replication.targets.start_offsets import StartOffsets, beginning
 
 log = logging.getLogger(__name__)
@@ -70,15 +69,11 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
                 )
             create_target(run, snapshot, topic, target)
         else:
-            _refuse_partitions(run, source, existing)
+            for number in sorted(source.partitions):
+                key = PartitionKey(run.replication.name, TopicPartition(topic, number), target)
+                if refusal := refusal_of_partitions(run.replication.placing, key, source, existing.partitions):
+                    raise Refused(refusal.what, refusal.remedy)
             return snapshot
-
-
-def _refuse_partitions(run: LeasedRun, source: Topic, target: Topic) -> None:
-    for number in sorted(source.partitions):
-        key = PartitionKey(run.replication.name, TopicPartition(source.name, number), target.name)
-        if refusal := refusal_of_partitions(run.replication.placing, key, source, target.partitions):
-            raise Refused(refusal.what, refusal.remedy)
 
 
 def to_reset(
@@ -120,7 +115,11 @@ def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[Partiti
 def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
     """Reset with the partition's own transactional id, so that no copier of an earlier generation can commit."""
     with run.fenced(key) as session:
-        ends = _ends(run, opening, key)  # before the check: later records are not ours, and the next run reports them
+        # The ends of other clients' records, before the check: later records are not ours, and the next run reports
+        # them. Partitions in which they may follow ours are left out.
+        ends, failures = ({}, {}) if run.replication.placing.shared else opening.records.ends([key])
+        for error in failures.values():
+            raise error
         _refuse_occupied(run, opening, [key])
         position = Position(
             generation=generation,
@@ -129,19 +128,9 @@ def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int,
             next_offset=start,
             receipts_from=run.clusters.ledger.receipt_ends()[key.ledger_partition],
         )
-        position = beginning(position, key, run.replication.placing, ends)
+        position = beginning(position, key, run.replication.placing, ends.get(key, {}))
         topics.check_id(run.clusters.source_admin, key.source.topic, ids.source_topic, "source")
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)
     return position
-
-
-def _ends(run: LeasedRun, opening: StartOffsets, key: PartitionKey) -> Ends:
-    """The ends of other clients' records on the target. Partitions in which they may follow ours are left out."""
-    if run.replication.placing.shared:
-        return {}
-    ends, failures = opening.records.ends([key])
-    for error in failures.values():
-        raise error
-    return ends[key]

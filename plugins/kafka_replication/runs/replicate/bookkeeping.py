@@ -199,7 +199,7 @@ class Bookkeeper:
     def _fenced_writer(self) -> TransactionPort:
         if self._writer is None:
             name = self._run.replication.name
-            writer = self._run.writer(verified_id(name), f"{name}: writing what is verified")
+            writer = self._run.clusters.target.writer(verified_id(name), f"{name}: writing what is verified")
             self._stack.enter_context(closing(writer))
             writer.fence()
             self._writer = writer

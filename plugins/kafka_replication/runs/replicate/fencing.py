@@ -73,7 +73,7 @@ def _complete(run: LeasedRun, fenced: Collection[str]) -> dict[PartitionKey, str
     all_ = [(key, entry) for key, entries in hidden.items() for entry in entries]
     again = [Change(key=key, write=(entry,)) for key, entry in all_ if key in counted or isinstance(entry, _SHARED)]
     for writer_id in (verified_id, opening_id) if again else ():
-        with closing(run.writer(writer_id(run.replication.name), "completing the ledger")) as writer:
+        with closing(run.clusters.target.writer(writer_id(run.replication.name), "completing the ledger")) as writer:
             writer.fence()
             run.check()
             apply(run.clusters.ledger, writer, again)
