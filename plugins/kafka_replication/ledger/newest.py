@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any, TypeVar
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Deleted, Entry, Gap, Handled, Position, Receipt, Removed, Start, Verified
+from kafka_replication.ledger.fields import LedgerEntry
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.record_keys import decode_key, parts_of
 from kafka_replication.ledger.view import LedgerView, Owner
@@ -19,6 +21,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
+E = TypeVar("E", bound=LedgerEntry)
 
 
 class Owners(Mapping[str, tuple[Owner, ...]]):
@@ -177,36 +180,23 @@ class NewestEntries:
 
     def view(self) -> LedgerView:
         """All entries but receipts. Raises LedgerUnreadable for one that cannot be read."""
-        positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
-        gaps: dict[PartitionKey, list[Gap]] = {}
-        starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
-        removed, handled = dict[PartitionKey, Removed](), dict[PartitionKey, list[Handled]]()
+        found: dict[type[LedgerEntry], dict[PartitionKey, list[Any]]] = {kind: {} for kind in codec.KINDS.values()}
         for newest in self:
-            match newest.entry():
-                case Position() as position:
-                    positions[newest.key] = position
-                case Verified() as entry:
-                    verified[newest.key] = entry
-                case Gap() as gap:
-                    gaps.setdefault(newest.key, []).append(gap)
-                case Start() as start:
-                    starts[newest.key] = start
-                case Deleted() as noted:
-                    deleted[newest.key] = noted
-                case Removed() as gone:
-                    removed[newest.key] = gone
-                case Handled() as decided:
-                    handled.setdefault(newest.key, []).append(decided)
-        in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        decisions = {key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled.items()}
+            entry = newest.entry()
+            found[type(entry)].setdefault(newest.key, []).append(entry)
+
+        def one_each(kind: type[E]) -> dict[PartitionKey, E]:
+            return {key: entries[-1] for key, entries in found[kind].items()}
+
+        gaps, handled = found[Gap].items(), found[Handled].items()
         return LedgerView(
-            positions,
-            verified,
-            in_order,
-            starts=starts,
-            deleted=deleted,
-            removed=removed,
-            handled=decisions,
+            one_each(Position),
+            one_each(Verified),
+            {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps},
+            starts=one_each(Start),
+            deleted=one_each(Deleted),
+            removed=one_each(Removed),
+            handled={key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled},
             owners=self.owners(),
         )
 
