@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kafka_replication.verification.digests import RECORD_DIGESTS, RecordDigest
+from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digests import RECORD_DIGESTS
 
 Header = tuple[str, bytes | None]
 Record = tuple[int, bytes | None, bytes | None, Sequence[Header] | None]
-Kind = Callable[[], RecordDigest]
+Kind = Callable[[], Fingerprint]
 
 A: Record = (7, b"k", b"v", [("h", b"x")])
 B: Record = (8, None, None, [])
@@ -38,7 +39,7 @@ ALIKE: dict[str, tuple[list[Record], list[Record]]] = {
 }
 
 
-def fed(kind: Kind, records: Sequence[Record]) -> RecordDigest:
+def fed(kind: Kind, records: Sequence[Record]) -> Fingerprint:
     made = kind()
     for record in records:
         made.add(*record)

@@ -19,7 +19,7 @@ from kafka_replication.runs.audit import parts as parts_of_audit
 from kafka_replication.runs.audit.parts import PART_BYTES, PART_OFFSETS, parts
 from kafka_replication.runs.audit.target_reading import Named, divided
 from kafka_replication.spark.jobs import AUDITED
-from kafka_replication.verification.auditing import AuditResult, Size
+from kafka_replication.verification.auditing import Audited, Size
 from kafka_replication.verification.findings import LISTED, Findings, Stretch
 from kafka_replication.verification.matching import Difference, Kind
 from kafka_replication.verification.sample import Sample, drawn
@@ -89,8 +89,8 @@ def test_the_findings_about_parts_are_added_up_and_said_once() -> None:
         part.differ([Difference(Kind.MISSING, number, None, b"\xff\x00")])
         part.whole.append(Stretch(Kind.EXTRA, None, OffsetRange(number, number + 1), 1))
         part.impure = OffsetRange(10 * number, 10 * number + 5)
-        (sent,) = AUDITED.validate_json(AUDITED.dump_json([AuditResult(id=7, findings=part)]))
-        assert sent == AuditResult(id=7, findings=part), "as it comes from a worker"
+        (sent,) = AUDITED.validate_json(AUDITED.dump_json([Audited(id=7, findings=part)]))
+        assert sent == Audited(id=7, findings=part), "as it comes from a worker"
         whole.add(part)
     assert (whole.chunks, whole.source_records, whole.counts[Kind.MISSING]) == (3, 20, 2)
     assert (whole.notes, whole.errors, whole.impure) == (["a note"], ["gone"], OffsetRange(10, 15))

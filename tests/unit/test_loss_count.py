@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 
@@ -18,7 +19,7 @@ from kafka_replication.verification.digest import DIGEST_KIND
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.loss_count import DeliveryTask, near_to, verify_delivery
 from kafka_replication.verification.matching import Seen, Sent
-from kafka_replication.verification.verify import Judged, PartDigest, VerifyResult
+from kafka_replication.verification.verify import Judged, PartDigest, Sides, VerifyResult
 
 KEY = PartitionKey("unit", TopicPartition("orders", 0), "orders")
 CHUNK = 10
@@ -61,7 +62,7 @@ class World:
             accept_loss=accept,
             retried=Coverage.of([retried] if retried else []),
         )
-        return verify_delivery(task, self, _Sides(self))
+        return verify_delivery(task, self, cast("Sides", _Sides(self)))
 
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
         assert digest is not None
@@ -177,7 +178,7 @@ def test_chunks_of_transactions_behind_them_are_no_duplicates(told: bool) -> Non
     chunks = tuple(replace(one, delivery="exactly_once") for one in world.receipts)
     others = (in_transaction,) if told else ()
     task = DeliveryTask(key=KEY, receipts=chunks, level="digest", judged_until=0, accept_loss=0.0, others=others)
-    result = verify_delivery(task, world, _Sides(world))
+    result = verify_delivery(task, world, cast("Sides", _Sides(world)))
     assert (result.error, result.duplicates) == (None, 4 if told else 14)
 
 

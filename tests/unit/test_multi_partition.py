@@ -33,7 +33,8 @@ from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.target_reading import TargetReading
 from kafka_replication.runtime.deadline import out_of_time
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.auditing import Claim, TargetResult, TargetTask
+from kafka_replication.verification import findings
+from kafka_replication.verification.auditing import Audit, Claim
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.matching import Kind, Seen
 
@@ -175,9 +176,10 @@ def claim(*pairs: tuple[int, int]) -> Claim:
     return Claim(covered(*pairs), None)
 
 
-def searching(at: TopicPartition, *, searches: bool) -> TargetTask:
+def searching(at: TopicPartition, *, searches: bool) -> Audit:
     log = OffsetRange(0, 20)
-    return TargetTask(id=7, at=at, log=log, claims=(claim((0, 2)),), searched=log if searches else None)
+    logs, claims = {at.partition: log}, (claim((0, 2)),)
+    return Audit(id=7, partition=at, target_logs=logs, claims=claims, searched=log if searches else None)
 
 
 def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> None:
@@ -195,12 +197,12 @@ def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> N
 
 
 def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_partition, "LISTED", 2)
+    monkeypatch.setattr(findings, "LISTED", 2)
     read, log = TargetReading(), cast("Any", Log([0, 1, 5, 11, 15]))
     for number, searches in enumerate([True, False]):
         at = TopicPartition("orders", number)
         task = searching(at, searches=searches)
-        read.take(task, target_partition.read_claims(task, lambda at: log, lambda: None))
+        read.take(task, target_partition.read_claims(task, at, lambda at: log, lambda: None))
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
@@ -217,7 +219,7 @@ def test_where_records_of_nobody_could_not_be_looked_for_the_audit_failed() -> N
     read.searched.add(searched)
     for at in (searched, other):
         task = searching(at, searches=at == searched)
-        read.take(task, TargetResult(id=task.id, error=f"{at}: nothing arrived"))
+        read.take(task, task.failed(f"{at}: nothing arrived"))
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in keys]
     for result in results:
         read.report_extra(result, keys)
@@ -229,9 +231,10 @@ def test_a_reading_that_is_out_of_time_ends_with_that_error_and_calls_nothing_eq
         raise out_of_time("one piece is read")
 
     wanted, log = (Claim(covered((3, 5)), "xxh3_128/1"),), OffsetRange(0, 3)
-    task = replace(searching(TopicPartition("orders", 0), searches=False), claims=wanted, log=log)
-    result = target_partition.read_claims(task, lambda at: cast("Any", Log([0, 1])), over)
-    assert result.error is not None and "one piece is read: the run's time" in result.error
+    at = TopicPartition("orders", 0)
+    task = replace(searching(at, searches=False), claims=wanted, target_logs={0: log})
+    result = target_partition.read_claims(task, at, lambda at: cast("Any", Log([0, 1])), over)
+    assert "one piece is read: the run's time" in result.findings.errors[0]
     assert not result.parts
 
 

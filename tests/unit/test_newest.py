@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -16,11 +17,11 @@ from kafka_replication.model.errors import GapFound
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.newest import MOST_GENERATION, MOST_OFFSET, version
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.verification.digest import record_digest
-from kafka_replication.verification.digests import Digest, RecordDigest
+from kafka_replication.verification.digest import Fingerprint, record_digest
+from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Sent
 from kafka_replication.verification.newest import Change, Comparison, Found, NewestRecords, Verdict, stands_alone
-from kafka_replication.verification.verify import PartDigest, VerifyResult, VerifyTask, verify
+from kafka_replication.verification.verify import PartDigest, Sides, VerifyResult, VerifyTask, verify
 from tests.golden.first_entries import RECEIPT
 
 OWN = TopicPartition("orders", 0)
@@ -149,7 +150,7 @@ class Source:
 
     records: Sequence[Rec] | None
 
-    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
+    def source_digest(self, wanted: OffsetRange, digest: Fingerprint) -> PartDigest:
         raise AssertionError("the keys are needed")
 
     def written(self, receipt: Receipt, change: Change) -> NewestRecords:
@@ -160,7 +161,7 @@ class Source:
 
 def verified(store: Reader, source: Sequence[Rec] | None, receipt: Receipt | None = None) -> VerifyResult:
     task = VerifyTask(KEY, (receipt or receipt_of(CHUNK),), "digest")
-    return verify(task, store, lambda: Source(source))
+    return verify(task, store, lambda: cast("Sides", Source(source)))
 
 
 ALL_THERE = (b"a", sent(CHUNK[2])), (b"b", sent(CHUNK[1]))

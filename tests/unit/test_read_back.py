@@ -16,9 +16,8 @@ from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digest import DIGEST_KIND
-from kafka_replication.verification.loss_count import BothSides
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
-from kafka_replication.verification.verify import PartDigest, TargetReader
+from kafka_replication.verification.verify import PartDigest, Sides, TargetReader
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 CHUNK = 10
@@ -99,7 +98,7 @@ class Chunks:
 
         return opened()
 
-    def sides(self) -> AbstractContextManager[BothSides]:
+    def sides(self) -> AbstractContextManager[Sides]:
         raise AssertionError("chunks of transactions are compared with their receipts alone")
 
     def read_back(self, task: ReadBackTask) -> ReadBack:

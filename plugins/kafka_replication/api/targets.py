@@ -53,7 +53,7 @@ from kafka_replication.targets.listed import (
 from kafka_replication.targets.port import Failures
 from kafka_replication.targets.unhidden import ContentReader, UnhiddenLedger, UnhiddenStanding
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
-from kafka_replication.verification.digests import Digest, RecordDigest
+from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.verify import PartDigest
 
@@ -104,7 +104,6 @@ __all__ = [
     "Problem",
     "Promise",
     "Receipts",
-    "RecordDigest",
     "Removed",
     "Replication",
     "Screen",

@@ -7,9 +7,12 @@ digest does not depend on how records are batched or compressed. It does not inc
 from __future__ import annotations
 
 import struct
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import xxhash
+
+if TYPE_CHECKING:  # only who has whole batches loads it
+    from kafka_replication.wire.batch import Batch
 
 DIGEST_KIND = "xxh3_128/1"
 BATCH_DIGEST_KIND = "batches-xxh3_128/1"
@@ -69,23 +72,6 @@ class Fingerprint:
         return str(self.hash.hexdigest())
 
 
-class StoredBatch(Protocol):
-    """A record batch as brokers store it."""
-
-    @property
-    def attributes(self) -> int: ...
-    @property
-    def is_as_sent(self) -> bool: ...
-    @property
-    def last_offset_delta(self) -> int: ...
-    @property
-    def base_timestamp(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def payload(self) -> memoryview: ...
-
-
 class BatchDigest:
     """The count and digest of stored record batches, in their order: their records, compressed as they are, and what
     decoding them needs. Equal digests mean equal records; the same records in other batches have another digest.
@@ -100,7 +86,7 @@ class BatchDigest:
         self.hash = xxhash.xxh3_128()
         self.count = 0
 
-    def add_batch(self, batch: StoredBatch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         codec, size = batch.attributes & 0b111, len(batch.payload)
         if not batch.is_as_sent:
             self.hash.update(b"changed by the broker")

@@ -6,30 +6,14 @@ A kind never changes, because stored receipts name it. Another way to compute a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.placement import UPGRADE, Part
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, BatchDigest, Fingerprint, Headers
+from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, BatchDigest, Fingerprint
 
-Content = bytes | None  # of a key or a value; None is null
-
-
-class RecordDigest(Protocol):
-    """The digest of the records that were added, in their order. Equal digests of one kind mean equal records."""
-
-    count: int
-    bytes: int
-
-    def add(self, timestamp: int, key: Content, value: Content, headers: Headers | None) -> None:
-        """Add one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
-
-    def hexdigest(self) -> str: ...
-
-
-Digest = RecordDigest | BatchDigest
-RECORD_DIGESTS: Mapping[str, Callable[[], RecordDigest]] = {DIGEST_KIND: Fingerprint}
+Digest = Fingerprint | BatchDigest
+RECORD_DIGESTS: Mapping[str, type[Fingerprint]] = {DIGEST_KIND: Fingerprint}
 DIGESTS: Mapping[str, Callable[[], Digest]] = {**RECORD_DIGESTS, BATCH_DIGEST_KIND: BatchDigest}
 
 
@@ -54,7 +38,7 @@ def equals(digest: Digest, copy: Receipt | Part) -> bool:
     return (digest.count, digest.hexdigest()) == (copy.count, copy.digest)
 
 
-def record_digest_for(receipt: Receipt) -> Callable[[], RecordDigest]:
+def record_digest_for(receipt: Receipt) -> type[Fingerprint]:
     """The same where only records are at hand. Raises LedgerUnreadable, too, for a digest of stored batches."""
     digest_for(receipt)
     if (make := RECORD_DIGESTS.get(receipt.digest_kind)) is None:

@@ -8,10 +8,9 @@ ours: a left-over of an attempt that did not end, or a repeated one. Any other r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Protocol
 
 from kafka_replication.ledger.entries import ONE_WRITER, Receipt, how
 from kafka_replication.ledger.receipts import window_start
@@ -23,6 +22,7 @@ from kafka_replication.verification.chunks import area_of, chunk_of, in_target_o
 from kafka_replication.verification.matching import Seen, Sent, attribute, match
 from kafka_replication.verification.verify import (
     Judged,
+    Sides,
     TargetReader,
     VerifyResult,
     VerifyTask,
@@ -32,27 +32,6 @@ from kafka_replication.verification.verify import (
 )
 
 AROUND = 1_000_000  # source offsets before and after what is verified in which the origin of a record is searched
-
-
-class BothSides(Protocol):
-    """Reads one partition on source and target. Raises Stalled, Unreachable and VerificationFailed."""
-
-    def source_log(self) -> OffsetRange:
-        """The readable offsets of the source."""
-
-    def target_log(self, expected: int) -> OffsetRange:
-        """The readable offsets of the target, once it has reached ``expected`` or does not grow any more."""
-
-    def check_all_shown(self, until: int) -> None:
-        """Raise NotReady if the target may have more than was read of it up to ``until``."""
-
-    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
-        """The source records in ``wanted``, but for those at the offsets ``without``."""
-
-    def around(self, wanted: OffsetRange) -> Iterator[Sent]:
-        """The same for records that were perhaps never copied: those that cannot be copied are left out."""
-
-    def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,110 +50,102 @@ class DeliveryTask:
     given_up: Coverage = field(default_factory=Coverage)  # source offsets that were never copied
 
 
-def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: BothSides) -> VerifyResult:
+def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: Sides) -> VerifyResult:
     """All of the receipts are verified, or none; ``judged`` says what was found out either way. Never raises."""
     try:
-        return _Verification(task, reader, sides).result()
+        return _judged(task, reader, sides)
     except ReplicationError as e:
         return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)
 
 
-class _Verification:
-    def __init__(self, task: DeliveryTask, reader: TargetReader, sides: BothSides) -> None:
-        self._task, self._reader, self._sides = task, reader, sides
-        self._receipts = in_target_order(task.receipts)
-        self._window = self._to_explain()
+def _judged(task: DeliveryTask, reader: TargetReader, sides: Sides) -> VerifyResult:
+    receipts = in_target_order(task.receipts)
+    window = _to_explain(task, receipts, sides)
+    equal, other = list[Receipt](), list[Receipt]()
+    for receipt in receipts:
+        (equal if _is_equal(task, receipt, reader, window.until) else other).append(receipt)
+    areas = Coverage.of(area for receipt in (*equal, *task.others) if (area := area_of(receipt)))
+    unexplained = Coverage.of([window]).subtract(areas).subtract(task.retried)
+    for receipt in other:  # `_is_equal` has looked for those of the equal ones
+        find_quarantined(task.key, receipt, reader)
+    sent = chain.from_iterable(source_of(task.key, receipt, sides) for receipt in other)
+    seen = chain.from_iterable(sides.target(range_) for range_ in unexplained)
+    matched = match(sent, seen, ordered=False)
+    if matched.lost:
+        sides.check_all_shown(window.until)
+    lost = Counter(chunk_of(record.offset, receipts) for record in matched.lost)
+    duplicates = Counter(chunk_of(offset, receipts) for offset in _origins(task, receipts, matched.extra, sides))
+    result = VerifyResult(
+        key=task.key,
+        verified=Coverage.of(receipt.range for receipt in receipts),
+        records=sum(receipt.count for receipt in receipts) - lost.total(),
+        bytes=sum(receipt.bytes for receipt in receipts),
+        judged=tuple(
+            Judged(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
+            for receipt in receipts
+            if (lost[receipt.range], duplicates[receipt.range]) != (receipt.lost_in_delivery, receipt.duplicates)
+        ),
+        lost=lost.total(),
+        duplicates=duplicates.total(),
+        delivery=weakest_delivery(receipt.delivery for receipt in receipts),
+        judged_until=window.until,
+    )
+    if problem := too_many(task.key, receipts, lost, task.accept_loss):
+        nothing = replace(result, verified=Coverage(), lost=0, duplicates=0, judged_until=None)
+        return replace(nothing, error=problem.what, remedy=problem.remedy)
+    return result
 
-    def _to_explain(self) -> OffsetRange:
-        task = self._task
-        areas = [area for receipt in self._receipts if (area := area_of(receipt))]
-        log = self._sides.target_log(max((area.until for area in areas), default=0))
-        start = window_start(self._receipts)
-        first = log.until if start is None else start
-        if task.judged_until is not None:  # a chunk can lie below it, where the target lost its end since then
-            first = min([task.judged_until, *(area.from_ for area in areas)])
-        gone = min((area.from_ for area in areas), default=log.until) < log.from_
-        if gone:
-            raise removed_early(
-                task.key,
-                task.key.target,
-                log.from_,
-                "before it",
-                "raise retention.ms on the target; accept the unverified offsets with kafka-replication approve-gap",
-            )
-        return readable(max(first, log.from_), log.until)
 
-    def result(self) -> VerifyResult:
-        equal, other = list[Receipt](), list[Receipt]()
-        for receipt in self._receipts:
-            (equal if self._is_equal(receipt) else other).append(receipt)
-        areas = Coverage.of(area for receipt in (*equal, *self._task.others) if (area := area_of(receipt)))
-        unexplained = Coverage.of([self._window]).subtract(areas).subtract(self._task.retried)
-        for receipt in other:  # `_is_equal` has looked for those of the equal ones
-            find_quarantined(self._task.key, receipt, self._reader)
-        sent = chain.from_iterable(source_of(self._task.key, receipt, self._sides) for receipt in other)
-        seen = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)
-        matched = match(sent, seen, ordered=False)
-        if matched.lost:
-            self._sides.check_all_shown(self._window.until)
-        lost = [record.offset for record in matched.lost]
-        return self._judge(self._by_chunk(lost), self._by_chunk(self._origins(matched.extra)))
-
-    def _is_equal(self, receipt: Receipt) -> bool:
-        """True if the chunk lies where its receipt says, and nothing else does."""
-        area = area_of(receipt)
-        if area is not None and (area.span != receipt.count or area.until > self._window.until):
-            return False
-        result = verify(VerifyTask(self._task.key, (receipt,), self._task.level), self._reader)
-        if result.error and result.retriable:
-            raise Unreachable(result.error, result.remedy)
-        return result.error is None
-
-    def _origins(self, extra: Sequence[Seen]) -> list[int]:
-        """For each record that is there beyond what the receipts say: the source offset of the same content.
-
-        Raises ForeignWriter for a record of which the source has none.
-        """
-        if not extra:
-            return []
-        log = self._sides.source_log()
-        near = chain.from_iterable(map(self._sides.around, near_to(self._receipts, log, self._task.given_up)))
-        origins, foreign = attribute(extra, near)
-        if foreign:
-            raise ForeignWriter(
-                f"{self._task.key.target} on the target holds {len(foreign)} records that the source does not have,"
-                f" the first at offset {foreign[0].place}",
-                ONE_WRITER,
-            )
-        return origins
-
-    def _by_chunk(self, offsets: Iterable[int]) -> Counter[OffsetRange]:
-        return Counter(chunk_of(offset, self._receipts) for offset in offsets)
-
-    def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange]) -> VerifyResult:
-        task = self._task
-        result = VerifyResult(
-            key=task.key,
-            verified=Coverage.of(receipt.range for receipt in self._receipts),
-            records=sum(receipt.count for receipt in self._receipts) - lost.total(),
-            bytes=sum(receipt.bytes for receipt in self._receipts),
-            judged=tuple(
-                Judged(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
-                for receipt in self._receipts
-                if (lost[receipt.range], duplicates[receipt.range]) != (receipt.lost_in_delivery, receipt.duplicates)
-            ),
-            lost=lost.total(),
-            duplicates=duplicates.total(),
-            delivery=weakest_delivery(receipt.delivery for receipt in self._receipts),
-            judged_until=self._window.until,
+def _to_explain(task: DeliveryTask, receipts: Sequence[Receipt], sides: Sides) -> OffsetRange:
+    """The target offsets of which every record has to be explained."""
+    areas = [area for receipt in receipts if (area := area_of(receipt))]
+    log = sides.target_log(max((area.until for area in areas), default=0))
+    start = window_start(receipts)
+    first = log.until if start is None else start
+    if task.judged_until is not None:  # a chunk can lie below it, where the target lost its end since then
+        first = min([task.judged_until, *(area.from_ for area in areas)])
+    if min((area.from_ for area in areas), default=log.until) < log.from_:
+        raise removed_early(
+            task.key,
+            task.key.target,
+            log.from_,
+            "before it",
+            "raise retention.ms on the target; accept the unverified offsets with kafka-replication approve-gap",
         )
-        if problem := too_many(task.key, self._receipts, lost, task.accept_loss):
-            nothing = replace(result, verified=Coverage(), lost=0, duplicates=0, judged_until=None)
-            return replace(nothing, error=problem.what, remedy=problem.remedy)
-        return result
+    return readable(max(first, log.from_), log.until)
 
 
-def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator[Sent]:
+def _is_equal(task: DeliveryTask, receipt: Receipt, reader: TargetReader, until: int) -> bool:
+    """True if the chunk lies where its receipt says, and nothing else does."""
+    area = area_of(receipt)
+    if area is not None and (area.span != receipt.count or area.until > until):
+        return False
+    result = verify(VerifyTask(task.key, (receipt,), task.level), reader)
+    if result.error and result.retriable:
+        raise Unreachable(result.error, result.remedy)
+    return result.error is None
+
+
+def _origins(task: DeliveryTask, receipts: Sequence[Receipt], extra: Sequence[Seen], sides: Sides) -> list[int]:
+    """For each record that is there beyond what the receipts say: the source offset of the same content.
+
+    Raises ForeignWriter for a record of which the source has none.
+    """
+    if not extra:
+        return []
+    log = sides.source_log()
+    near = chain.from_iterable(map(sides.around, near_to(receipts, log, task.given_up)))
+    origins, foreign = attribute(extra, near)
+    if foreign:
+        raise ForeignWriter(
+            f"{task.key.target} on the target holds {len(foreign)} records that the source does not have, the first at"
+            f" offset {foreign[0].place}",
+            ONE_WRITER,
+        )
+    return origins
+
+
+def source_of(key: PartitionKey, receipt: Receipt, sides: Sides) -> Iterator[Sent]:
     """The source's records of a chunk. Raises VerificationFailed if that does not tell what the copier wrote."""
     log = sides.source_log()
     if receipt.range.intersection(log) != receipt.range:

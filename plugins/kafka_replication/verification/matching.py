@@ -79,7 +79,6 @@ class Matched:
 
 
 T = TypeVar("T")
-U = TypeVar("U")
 Record = TypeVar("Record", Sent, Seen)
 Numbered = tuple[int, T]  # in the order of its side
 Waiting = defaultdict[bytes, deque[Numbered[T]]]  # records without a pair, by digest
@@ -105,7 +104,11 @@ def match(sent: Iterable[Sent], seen: Iterable[Seen], *, ordered: bool) -> Match
             pairs.append(((number, one), equal_seen))
         if other is not None and (equal_sent := _partner(number, other, lost, extra)) and ordered:
             pairs.append((equal_sent, (number, other)))
-    return Matched(_in_order(lost), _in_order(extra), _moved(sorted(pairs)))
+    pairs.sort()
+    # Moved are those that are in the order of the sent ones, and not in that of the seen ones.
+    rising = _longest_rising([number for _, (number, _) in pairs])
+    moved = [(one, other) for index, ((_, one), (_, other)) in enumerate(pairs) if index not in rising]
+    return Matched(_in_order(lost), _in_order(extra), moved)
 
 
 def attribute(extra: Iterable[Seen], sources: Iterable[Sent]) -> tuple[list[int], list[Seen]]:
@@ -158,12 +161,6 @@ def _first(waiting: Waiting[T], digest: bytes) -> Numbered[T] | None:
 
 def _in_order(waiting: Waiting[T]) -> list[T]:
     return [record for _, record in sorted(chain.from_iterable(waiting.values()), key=lambda numbered: numbered[0])]
-
-
-def _moved(pairs: Sequence[tuple[Numbered[T], Numbered[U]]]) -> list[tuple[T, U]]:
-    """The pairs, which are in the order of one side, that are not in the order of the other."""
-    rising = _longest_rising([number for _, (number, _) in pairs])
-    return [(one, other) for index, ((_, one), (_, other)) in enumerate(pairs) if index not in rising]
 
 
 def _longest_rising(numbers: Sequence[int]) -> set[int]:

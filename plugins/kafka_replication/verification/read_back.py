@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
 
 from kafka_replication.ledger.entries import Proof, Receipt
 from kafka_replication.ledger.port import Ledger
@@ -15,10 +14,10 @@ from kafka_replication.model import commands
 from kafka_replication.model.errors import ReceiptsExpired, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.verification.loss_count import BothSides, DeliveryTask, verify_delivery
+from kafka_replication.verification.loss_count import DeliveryTask, verify_delivery
 from kafka_replication.verification.verify import (
     Changes,
-    SourceReader,
+    Sides,
     TargetReader,
     VerifyResult,
     VerifyTask,
@@ -26,10 +25,6 @@ from kafka_replication.verification.verify import (
     unchanged,
     verify,
 )
-
-
-class Sides(BothSides, SourceReader, Protocol):
-    """Both sides of a partition, asked where receipts alone cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +72,22 @@ class ReadBack:
             self._read(pending)
 
     def _read(self, pending: Coverage) -> None:
-        task, receipts = self._task, self._receipts(pending)
+        # Reading starts at the first receipt that can be unverified. If receipts are missing, all are read before an
+        # error is raised, because the topic may have been re-created or restored.
+        task = self._task
+        receipts = self._ledger.receipts({task.key: task.receipts_from})
+        if receipts.since[task.key] and _without_receipt(task, pending, receipts):
+            receipts = self._ledger.receipts({task.key: None})
         try:
-            _refuse_expired(task, pending, receipts)
+            # The receipts topic may have deleted receipts by age.
+            missing = _without_receipt(task, pending, receipts)
+            if missing and receipts.incomplete(task.key):
+                raise ReceiptsExpired(
+                    f"{task.key.source}: receipts of {missing} have expired before they were verified: they are kept"
+                    f" for {task.kept_seconds} seconds (retention.receipts)",
+                    f"give up verifying these copies: {commands.approve_gap(task.key, missing.ranges[0])}; raise"
+                    " retention.receipts, and retention.ms of the receipts topic",
+                )
             chosen = select_receipts(pending, receipts.of(task.key, task.generation))
         except ReplicationError as e:
             self.result = replace(self.result, error=e.what, remedy=e.remedy)
@@ -115,31 +123,7 @@ class ReadBack:
                 )
                 return verify_delivery(judged, reader, sides).joined_to(read)
 
-    def _receipts(self, pending: Coverage) -> Receipts:
-        """The partition's receipts.
-
-        Reading starts at the first receipt that can be unverified. If receipts are missing, all are read before an
-        error is raised, because the topic may have been re-created or restored.
-        """
-        task = self._task
-        read = self._ledger.receipts({task.key: task.receipts_from})
-        if read.since[task.key] and _without_receipt(task, pending, read):
-            read = self._ledger.receipts({task.key: None})
-        return read
-
 
 def _without_receipt(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> Coverage:
     written = receipts.of(task.key, task.generation)
     return pending.subtract(Coverage.of(receipt.range for receipt in written))
-
-
-def _refuse_expired(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> None:
-    """Raise ReceiptsExpired if receipts are missing that the receipts topic may have deleted by age."""
-    missing = _without_receipt(task, pending, receipts)
-    if missing and receipts.incomplete(task.key):
-        raise ReceiptsExpired(
-            f"{task.key.source}: receipts of {missing} have expired before they were verified: they are kept for"
-            f" {task.kept_seconds} seconds (retention.receipts)",
-            f"give up verifying these copies: {commands.approve_gap(task.key, missing.ranges[0])}; raise"
-            " retention.receipts, and retention.ms of the receipts topic",
-        )

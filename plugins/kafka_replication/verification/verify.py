@@ -6,7 +6,7 @@ The receipt names the kind of digest that is compared.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,7 +17,8 @@ from kafka_replication.model.errors import GapFound, Refused, ReplicationError, 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, Fingerprint
-from kafka_replication.verification.digests import Digest, RecordDigest, digest_for, record_digest_for
+from kafka_replication.verification.digests import Digest, digest_for, record_digest_for
+from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.newest import Change, Comparison, NewestRecords, key_reader, stands_alone
 
 # The function that makes the records of a chunk from the source's, as today's filter and transform do. None: the chunk
@@ -132,19 +133,35 @@ class TargetReader(Protocol):
         """
 
 
-class SourceReader(Protocol):
-    """Reads the records of a chunk again at the source."""
+class Sides(Protocol):
+    """Both sides of one partition, asked where receipts alone cannot tell.
 
-    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
-        """Add the records that the source has there to ``digest``, which is new and empty.
+    Raises GapFound, Stalled, Unreachable, Refused and VerificationFailed; SystemError for a record that the client
+    cannot decode.
+    """
 
-        Raises GapFound, Stalled, Unreachable, Refused; SystemError for a record that the client cannot decode.
-        """
+    def source_log(self) -> OffsetRange:
+        """The readable offsets of the source."""
+
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
+        """The source records in ``wanted``, but for those at the offsets ``without``."""
+
+    def around(self, wanted: OffsetRange) -> Iterator[Sent]:
+        """The same for records that were perhaps never copied: those that cannot be copied are left out."""
+
+    def source_digest(self, wanted: OffsetRange, digest: Fingerprint) -> PartDigest:
+        """Add the records that the source has there to ``digest``, which is new and empty."""
 
     def written(self, receipt: Receipt, change: Change) -> NewestRecords:
-        """The records of the chunk, made anew by ``change`` from those of the source that it did not set aside. Raises
-        the same.
-        """
+        """The records of the chunk, made anew by ``change`` from those of the source that it did not set aside."""
+
+    def target_log(self, expected: int) -> OffsetRange:
+        """The readable offsets of the target, once it has reached ``expected`` or does not grow any more."""
+
+    def check_all_shown(self, until: int) -> None:
+        """Raise NotReady if the target may have more than was read of it up to ``until``."""
+
+    def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
 
 
 def removed_early(key: PartitionKey, at: TopicPartition, start: int, which: str, remedy: str) -> VerificationFailed:
@@ -173,43 +190,33 @@ def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Rece
 _AUDIT = "another program changed the receipts topic: compare source and target (kafka-replication audit) first"
 
 
-def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], SourceReader] | None = None) -> VerifyResult:
+def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], Sides] | None = None) -> VerifyResult:
     """Compare chunk by chunk and stop at the first difference. All chunks before it count as verified. Never raises.
 
     Where other batches are there than a receipt says, their records are compared with the ``source``'s, if it is given.
     """
-    done, judged = list[OffsetRange](), list[Judged]()
-    records = size = 0
+    done, judged, error = list[Receipt](), list[Judged](), None
     try:
         for receipt in task.receipts:
             judged += _compare(task, receipt, reader, source)
-            done.append(receipt.range)
-            records += receipt.count
-            size += receipt.bytes
+            done.append(receipt)
     except ReplicationError as e:
-        return _with_superseded(
-            VerifyResult(
-                key=task.key,
-                verified=Coverage.of(done),
-                records=records,
-                bytes=size,
-                error=e.what,
-                remedy=e.remedy,
-                retriable=e.retriable and not isinstance(e, TargetLost),  # the next run mends it
-                judged=tuple(judged),
-            )
-        )
-    return _with_superseded(
-        VerifyResult(key=task.key, verified=Coverage.of(done), records=records, bytes=size, judged=tuple(judged))
+        error = e
+    return VerifyResult(
+        key=task.key,
+        verified=Coverage.of(receipt.range for receipt in done),
+        records=sum(receipt.count for receipt in done),
+        bytes=sum(receipt.bytes for receipt in done),
+        error=error.what if error else None,
+        remedy=error.remedy if error else "",
+        retriable=error is not None and error.retriable and not isinstance(error, TargetLost),  # the next run mends it
+        judged=tuple(judged),
+        superseded=sum(one.superseded for one in judged),
     )
 
 
-def _with_superseded(result: VerifyResult) -> VerifyResult:
-    return replace(result, superseded=sum(judged.superseded for judged in result.judged))
-
-
 def _compare(
-    task: VerifyTask, receipt: Receipt, reader: TargetReader, source: Callable[[], SourceReader] | None
+    task: VerifyTask, receipt: Receipt, reader: TargetReader, source: Callable[[], Sides] | None
 ) -> Iterable[Judged]:
     if receipt.proof is Proof.BY_KEY:
         find_quarantined(task.key, receipt, reader)
@@ -239,7 +246,7 @@ def _compare(
     return []
 
 
-def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: SourceReader) -> Judged | str:
+def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: Sides) -> Judged | str:
     """Compare the records of a chunk with the source's, in whatever batches the target stores them now. A text says why
     they are not equal.
     """
@@ -260,18 +267,18 @@ def _by_key(
     task: VerifyTask,
     receipt: Receipt,
     reader: TargetReader,
-    source: Callable[[], SourceReader] | None,
+    source: Callable[[], Sides] | None,
 ) -> Judged:
     """Compare a chunk of which the newest record of each key is kept."""
     keys = key_reader(reader, f"{task.key.source} {receipt.range}")
     assert source is not None, "such chunks are compared with the source"
     record_digest_for(receipt)  # raises an error for a digest that this version does not know
+    made, why = None, "the filter or the transform is another one now"
     try:
-        made = _made(task, receipt, source())
+        if (change := task.changes(receipt)) is not None:
+            made = source().written(receipt, change)  # the chunk as the source shows it now
     except GapFound as e:
-        made, why = None, e.what
-    else:
-        why = "the filter or the transform is another one now"
+        why = e.what
     if made is None:
         if stands_alone(receipt.newest, keys):
             return Judged(range=receipt.range, superseded=receipt.count - receipt.newest.keys)
@@ -294,12 +301,6 @@ def _by_key(
             " target (kafka-replication audit), stop other writers, then reset the topic",
         )
     return Judged(range=receipt.range, superseded=comparison.superseded)
-
-
-def _made(task: VerifyTask, receipt: Receipt, source: SourceReader) -> NewestRecords | None:
-    """The chunk as the source shows it now; None if it was copied with another filter or transform than today's."""
-    change = task.changes(receipt)
-    return None if change is None else source.written(receipt, change)
 
 
 def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) -> None:

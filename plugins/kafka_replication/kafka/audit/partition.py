@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from kafka_replication.copying.pipeline import Pipeline, change_of
-from kafka_replication.copying.steps import Origin
-from kafka_replication.kafka.audit.deliveries import DeliveryAudit
-from kafka_replication.kafka.audit.spread import SpreadAudit, copied
+from kafka_replication.kafka.audit.deliveries import compare_deliveries
+from kafka_replication.kafka.audit.spread import compare_spread
 from kafka_replication.kafka.audit.target_partition import told
-from kafka_replication.kafka.read.cursor import Change, Cursor
-from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
+from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.ledger.entries import Proof, Receipt
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import consumer_group
+from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import RecordReader, Target
-from kafka_replication.verification.auditing import AuditTask, RetriedPart
+from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.chunks import Unit, places, set_aside
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for, equals
 from kafka_replication.verification.findings import Findings
 from kafka_replication.verification.matching import Difference, Kind, match
-from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, key_reader, stands_alone
+from kafka_replication.verification.newest import Change, Comparison, KeyReader, NewestRecords, key_reader, stands_alone
 from kafka_replication.verification.verify import read_again
 
 NOTED = 10  # records that differ, with what is found in their place
@@ -44,21 +43,21 @@ class Clients:
     moved: Callable[[], None]
 
 
-def audit_part(task: AuditTask, clients: Clients) -> Findings:
-    """The findings about one part of a partition. An error ends it, and is added to them."""
-    part = _Part(task, clients)
+def audit_part(task: Audit, key: PartitionKey, clients: Clients) -> Audited:
+    """The findings about one part of a source partition. An error ends it, and is added to them."""
+    part = _Part(task, key, clients)
     try:
         with part.opened:
             part.all()
     except (ReplicationError, SystemError) as error:
         part.result.fail(told(error, task.where))
-    return part.result
+    return Audited(id=task.id, findings=part.result)
 
 
 class _Part:
-    def __init__(self, task: AuditTask, clients: Clients) -> None:
+    def __init__(self, task: Audit, key: PartitionKey, clients: Clients) -> None:
         self.result, self.opened = Findings(), ExitStack()
-        self._task, self._clients, self._key = task, clients, task.key
+        self._task, self._clients, self._key = task, clients, key
         self._log = task.target_logs.get(self._key.target.partition, OffsetRange(0, 0))
 
     def all(self) -> None:
@@ -66,19 +65,33 @@ class _Part:
         for unit in task.units:
             self._unit(unit)
             self._clients.moved()
-        self._spread()
+        for chunk in task.spread:  # their target partitions were read for all source partitions together
+            change = change_of(self._clients.pipeline, self._key, chunk.receipt) if chunk.by_content else None
+            compare_spread(
+                self._key,
+                chunk,
+                self.result,
+                open_target=self._clients.target.standing.reader,
+                logs=task.target_logs,
+                source=None if change is None else self._written(chunk.receipt, change),
+            )
+            self._clients.moved()
         if task.deliveries is not None:
-            DeliveryAudit(
-                result=self.result,
-                target_log=self._log,
-                source=self._source,
-                target=self._target,
-            ).all(task.deliveries)
+            compare_deliveries(task.deliveries, self.result, self._log, self._source, self._target)
         if task.units or task.deliveries is not None:
             self.result.source_records += self._source.records
             self.result.target_records += self._target.records
         if task.quarantined or task.retried:
-            self._set_aside(task.quarantined, task.retried)
+            with self._clients.target.sink.verifier(self._key) as reader:
+                for failed in task.quarantined:
+                    if not reader.quarantined(failed):
+                        self.result.differ([Difference(Kind.MISSING, failed.offset, None)])
+                        self.result.note(f"source offset {failed.offset} is not in quarantine at {failed.place}")
+                for source, part in task.retried:  # compared with their entries
+                    there, differences = read_again(reader, part, Fingerprint())
+                    self.result.target_records += there.count
+                    if differences:
+                        self.result.differ([Difference(Kind.ALTERED, source, part.first)])
 
     @cached_property
     def _source(self) -> Cursor:
@@ -91,13 +104,6 @@ class _Part:
     def _target(self) -> RecordReader:
         return self.opened.enter_context(self._clients.target.standing.reader(self._key.target))
 
-    def _change(self, receipt: Receipt) -> Change | None:
-        """The function that makes today's records of a source record of this chunk; None if it changes nothing."""
-        if self._clients.pipeline is None:
-            return None
-        origin = Origin(receipt.ids.source_cluster, self._key.source.topic, self._key.source.partition)
-        return partial(self._clients.pipeline.outputs, origin=origin)
-
     def _unit(self, unit: Unit) -> None:
         receipt = unit.receipt
         if receipt is None:
@@ -106,12 +112,13 @@ class _Part:
             self.result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in records)
             return
         self.result.chunks += 1
+        change = change_of(self._clients.pipeline, self._key, receipt) if unit.by_content else None
         if receipt.proof is Proof.BY_KEY:
-            self._by_key(receipt, by_content=unit.by_content)
+            self._by_key(receipt, change)
             return
-        if unit.by_content:
+        if change is not None:
             try:
-                self._by_content(receipt, digest_for(receipt)())
+                self._by_content(receipt, change, digest_for(receipt)())
                 return
             except SystemError:  # a header name that the client cannot decode: it was copied within its batch
                 pass
@@ -127,19 +134,18 @@ class _Part:
         ranges = (range_ for part in receipt.parts for range_ in part.offsets)
         return [there for range_ in ranges if (there := range_.intersection(self._log))]
 
-    def _by_content(self, receipt: Receipt, total: Digest) -> None:
+    def _by_content(self, receipt: Receipt, change: Change, total: Digest) -> None:
         """Compare a chunk with what the source has there. Raises SystemError for a record that cannot be decoded."""
-        change, aside = self._change(receipt), set_aside(receipt)
+        aside = set_aside(receipt)
         sent = self._source.sent(receipt.range, change=change, places=places(receipt.parts), without=aside)
         seen = chain.from_iterable(self._target.seen(range_, total) for range_ in self._there(receipt))
         matched = match(sent, seen, ordered=True)
         self.result.by_content += receipt.range.span
         self.result.differ_from_source(receipt, matched.differences(), intact=equals(total, receipt))
 
-    def _by_key(self, receipt: Receipt, *, by_content: bool) -> None:
+    def _by_key(self, receipt: Receipt, change: Change | None) -> None:
         """Compare a chunk of which the newest record of each key is kept."""
         reader, result, placement = self._keys, self.result, receipt.newest
-        change = change_of(self._clients.pipeline, self._key, receipt) if by_content else None
         if change is None:
             if stands_alone(placement, reader):
                 result.by_receipt += receipt.range.span
@@ -170,35 +176,8 @@ class _Part:
         reader = self.opened.enter_context(self._clients.target.sink.verifier(self._key))
         return key_reader(reader, str(self._key.source))
 
-    def _spread(self) -> None:
-        """The chunks whose target partitions were read for all source partitions together."""
-        auditor = SpreadAudit(
-            key=self._key,
-            result=self.result,
-            open_target=self._clients.target.standing.reader,
-            logs=self._task.target_logs,
-            source=lambda receipt: self._written(receipt, copied(self._source, receipt)),
-        )
-        for chunk in self._task.spread:
-            auditor.chunk(chunk)
-            self._clients.moved()
-
-    def _written(self, receipt: Receipt, found: Iterable[Record]) -> Iterator[Record]:
-        """The records that the copier wrote of these source records of a chunk."""
-        change = self._change(receipt)
-        for record in found:
+    def _written(self, receipt: Receipt, change: Change) -> Iterator[Record]:
+        """The records that the copier wrote of those of the source, without what it set aside."""
+        for record in self._source.copied(receipt):
             self.result.source_records += 1
-            yield from change(record) if change else (record,)
-
-    def _set_aside(self, quarantined: Sequence[FailedRecord], retried: Sequence[RetriedPart]) -> None:
-        """Look for the records that were quarantined, and compare those that were retried with their entries."""
-        with self._clients.target.sink.verifier(self._key) as reader:
-            for failed in quarantined:
-                if not reader.quarantined(failed):
-                    self.result.differ([Difference(Kind.MISSING, failed.offset, None)])
-                    self.result.note(f"source offset {failed.offset} is not in quarantine at {failed.place}")
-            for one in retried:
-                there, differences = read_again(reader, one.part, Fingerprint())
-                self.result.target_records += there.count
-                if differences:
-                    self.result.differ([Difference(Kind.ALTERED, one.source, one.part.first)])
+            yield from change(record)

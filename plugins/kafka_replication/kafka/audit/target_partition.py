@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime import stopping
 from kafka_replication.targets.port import RecordReader
-from kafka_replication.verification.auditing import Claim, TargetResult, TargetTask
+from kafka_replication.verification.auditing import Audit, Audited, Claim
 from kafka_replication.verification.digests import RECORD_DIGESTS
-from kafka_replication.verification.findings import LISTED
-from kafka_replication.verification.matching import Difference, Kind, Seen
+from kafka_replication.verification.findings import Findings
+from kafka_replication.verification.matching import Difference, Kind
 from kafka_replication.verification.verify import PartDigest
 
 OpenTarget = Callable[[TopicPartition], AbstractContextManager[RecordReader]]
 
 
-def read_claims(task: TargetTask, open_target: OpenTarget, moved: Callable[[], None]) -> TargetResult:
+def read_claims(task: Audit, at: TopicPartition, open_target: OpenTarget, moved: Callable[[], None]) -> Audited:
     """Read the claims, and what lies between them where the task searches. An error is a part of the result.
 
     ``moved`` is called after each piece, and may raise OutOfTime.
     """
-    result = TargetResult(id=task.id)
+    findings, log = Findings(), task.target_logs[at.partition]
     digests = {
         number: RECORD_DIGESTS[claim.digest_kind]()
         for number, claim in enumerate(task.claims)
         if claim.digest_kind is not None
     }
     try:
-        with open_target(task.at) as reader:
-            for number, range_ in pieces(task.claims, task.log):
+        with open_target(at) as reader:
+            for number, range_ in pieces(task.claims, log):
                 if number in digests:
                     for record in reader.content(range_):
                         digests[number].add(*record[1:])
                 elif number is None and task.searched and (between := range_.intersection(task.searched)):
-                    _add_extra(result, task.at, reader.seen(between))
+                    extra = reader.seen(between)
+                    findings.differ(Difference(Kind.EXTRA, None, one.place, one.digest, at.partition) for one in extra)
                 moved()
     except (ReplicationError, SystemError) as error:
-        return TargetResult(id=task.id, error=told(error, task.where))
-    result.parts = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in digests.items()}
-    return result
+        return task.failed(told(error, task.where))
+    parts = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in digests.items()}
+    return Audited(id=task.id, findings=findings, parts=parts)
 
 
 def told(error: ReplicationError | SystemError, where: str) -> str:
@@ -51,14 +52,6 @@ def told(error: ReplicationError | SystemError, where: str) -> str:
     stopping.raise_again(error)
     what = f"{where}: a record cannot be decoded, so its chunk was not compared: {error}"
     return str(Refused(what, "find it with another client (is a header name not UTF-8?), and who wrote it"))
-
-
-def _add_extra(result: TargetResult, at: TopicPartition, found: Iterable[Seen]) -> None:
-    for seen in found:
-        if len(result.extra) < LISTED:
-            result.extra.append(Difference(Kind.EXTRA, None, seen.place, seen.digest, at.partition))
-        else:
-            result.further += 1
 
 
 def pieces(claims: Sequence[Claim], log: OffsetRange) -> Iterator[tuple[int | None, OffsetRange]]:

@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.targets.port import RecordReader, Standing
-from kafka_replication.verification.digests import RecordDigest
+from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.newest import Change, NewestRecords
 from kafka_replication.verification.verify import PartDigest
@@ -40,7 +40,7 @@ class PartitionSides:
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Sent]:
         return self._reader.sent(wanted, without=without)
 
-    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
+    def source_digest(self, wanted: OffsetRange, digest: Fingerprint) -> PartDigest:
         self._reader.add_to(digest, wanted)
         return PartDigest(digest.count, digest.hexdigest())
 

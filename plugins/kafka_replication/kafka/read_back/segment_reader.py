@@ -19,8 +19,8 @@ from kafka_replication.model.errors import GapFound, Stalled, TargetLost, Verifi
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.garbage import without_gc
-from kafka_replication.verification.digest import BatchDigest
-from kafka_replication.verification.digests import Digest, RecordDigest
+from kafka_replication.verification.digest import BatchDigest, Fingerprint
+from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.verify import PartDigest, removed_early
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class SegmentReader:
         at = TopicPartition(self._key.target_topic, part.partition)
         try:
             if isinstance(digest, BatchDigest):
-                count = self._batches(at).read(part.offsets, digest)
+                if at not in self._scans:
+                    self._scans[at] = batch_cursor(self._config, at, self._stall, self._limit)
+                count = self._scans[at].read(part.offsets, digest)
             else:
                 count = self._records(at, part, digest)
         except GapFound as e:
@@ -67,7 +69,7 @@ class SegmentReader:
             ) from e
         return PartDigest(count, "" if digest is None else digest.hexdigest())
 
-    def _records(self, at: TopicPartition, part: Part, digest: RecordDigest | None) -> int:
+    def _records(self, at: TopicPartition, part: Part, digest: Fingerprint | None) -> int:
         """Returns how many there are."""
         cursor, count = self._cursor(at), 0
         with without_gc():
@@ -77,11 +79,6 @@ class SegmentReader:
                         digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
                     count += 1
         return count
-
-    def _batches(self, at: TopicPartition) -> BatchCursor:
-        if at not in self._scans:
-            self._scans[at] = batch_cursor(self._config, at, self._stall, self._limit)
-        return self._scans[at]
 
     def quarantined(self, failed: FailedRecord) -> bool:
         assert failed.place is not None

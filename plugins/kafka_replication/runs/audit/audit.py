@@ -6,9 +6,10 @@ No lease is taken, but to note what is missing on the target.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kafka_replication.model.errors import BadInput, OutOfTime
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs.audit.choosing import ALL, EVERYTHING, AuditRequest, choose
@@ -22,7 +23,7 @@ from kafka_replication.runs.replicate.replicating import ROUNDS, job
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.jobs import JobEnd
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.verification.auditing import Audit, Audited, AuditResult, Size, TargetResult
+from kafka_replication.verification.auditing import Audit, Audited, Size
 
 log = logging.getLogger(__name__)
 __all__ = ["LEAST_FOR_SPARK", "AuditRequest", "audit"]
@@ -60,26 +61,23 @@ def audit(
     ):
         raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger lists what was copied")
     chosen = [choose(run.replication, sides, key, request) for key in keys]
-    size = sum((one.size for one in chosen), Size())
+    size = sum((Size.of(receipt) for one in chosen for receipt in one.receipts), Size())
     is_large = size.records >= least.records or size.bytes >= least.bytes
-    work = _Work(run, spark if is_large else None)
+    spark = spark if is_large else None
 
     reading = plan_reading(run.replication, sides, chosen, request)
-    read = work.do(reading.tasks, "target partitions")
+    read = _do(run, spark, reading.tasks, "target partitions")
     for task in reading.tasks:
-        result = read[task.id]
-        assert isinstance(result, TargetResult)
-        reading.take(task, result)
+        reading.take(task, read[task.id])
 
     divider = Divider(replication=run.replication, sides=sides, request=request, reading=reading)
     for one in chosen:
         divider.divide(one)
-    done = work.do(divider.tasks, "partitions")
+    done = _do(run, spark, divider.tasks, "partitions")
     by_key = {one.key: one for one in chosen}
     for part in divider.tasks:
-        found = done[part.id]
-        assert isinstance(found, AuditResult)
-        by_key[part.key].result.add(found.findings)
+        assert isinstance(part.partition, PartitionKey)
+        by_key[part.partition].result.add(done[part.id].findings)
     for one in chosen:
         reading.report_extra(one.result, sides.view.positions)
         one.result.finish()
@@ -91,45 +89,38 @@ def audit(
     )
 
 
-class _Work:
-    """Tasks are worked on by Spark; in this process, one after the other, without it."""
-
-    def __init__(self, run: Run, spark: Launcher | None) -> None:
-        self._run, self._spark = run, spark
-
-    def do(self, tasks: Sequence[Audit], what: str) -> dict[int, Audited]:
-        """The result of each task, by its id. One that nobody could work on has an error."""
-        results = dict[int, Audited]()
-        if not tasks:
-            return results
-        shown = Shown(self._run, tasks, what)
-
-        def take(some: Sequence[Audited]) -> None:
-            new = {result.id: result for result in some if result.id not in results}
-            results.update(new)
-            shown.done(new)
-
-        end = JobEnd()
-        for _ in range(ROUNDS):
-            left = sorted((task for task in tasks if task.id not in results), key=lambda task: -task.size.offsets)
-            if not left or (end.error and not end.retriable):
-                break
-            end = self._submit(left, take)
-        for task in tasks:
-            if task.id not in results:
-                take([task.died(end.error or "Spark returned no result", end.remedy or "audit again")])
+def _do(run: Run, spark: Launcher | None, tasks: Sequence[Audit], what: str) -> dict[int, Audited]:
+    """The result of each task, by its id. One that nobody could work on has an error. Spark works on them; in this
+    process, one after the other, without it.
+    """
+    results = dict[int, Audited]()
+    if not tasks:
         return results
+    shown = Shown(run, tasks, what)
 
-    def _submit(self, tasks: Sequence[Audit], take: Callable[[Sequence[Audited]], None]) -> JobEnd:
-        work = job(self._run, audits=tasks)
-        if self._spark is not None:
+    def take(some: Sequence[Audited]) -> None:
+        new = {result.id: result for result in some if result.id not in results}
+        results.update(new)
+        shown.done(new)
+
+    end = JobEnd()
+    for _ in range(ROUNDS):
+        left = sorted((task for task in tasks if task.id not in results), key=lambda task: -task.size.offsets)
+        if not left or (end.error and not end.retriable):
+            break
+        work = job(run, audits=left)
+        if spark is None:
+            from kafka_replication.spark.worker.audit import Auditor
+
+            auditor, end = Auditor(work), JobEnd()
+            for task in left:
+                take([auditor.work(task)])
+        else:
             try:
-                return self._spark.submit(work, take)
+                end = spark.submit(work, take)
             except OutOfTime as error:
-                return JobEnd(error=error.what, remedy=error.remedy, retriable=False)
-        from kafka_replication.spark.worker.audit import Auditor
-
-        auditor = Auditor(work)
-        for task in tasks:
-            take([auditor.work(task)])
-        return JobEnd()
+                end = JobEnd(error=error.what, remedy=error.remedy, retriable=False)
+    for task in tasks:
+        if task.id not in results:
+            take([task.died(end.error or "Spark returned no result", end.remedy or "audit again")])
+    return results

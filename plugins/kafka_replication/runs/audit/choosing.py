@@ -15,7 +15,6 @@ from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.partitions import refusals
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.sides import Sides
-from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.digests import digest_for, record_digest_for
 from kafka_replication.verification.sample import Sample
 from kafka_replication.verification.verify import select_receipts
@@ -71,10 +70,6 @@ class Chosen:
     unknown: set[int] = field(default_factory=set)
 
     @property
-    def size(self) -> Size:
-        return sum(map(Size.of, self.receipts), Size())
-
-    @property
     def comparable(self) -> list[Receipt]:
         """The chunks whose digests this version can compute."""
         return [receipt for receipt in self.receipts if receipt.range.from_ not in self.unknown]
@@ -109,7 +104,9 @@ def choose(replication: Replication, sides: Sides, key: PartitionKey, request: A
         chosen.some_expired = bool(expired)
         found = select_receipts(wanted.subtract(expired), receipts)
         _check_source(sides, chosen)
-        _check_target_id(sides, chosen)
+        topic = sides.target.get(key.target_topic)
+        if topic and topic.topic_id != position.ids.target_topic:
+            result.notes.append("the target topic was re-created since the copy: its current content is compared")
         chosen.receipts = found if request.sample is None else request.sample.of(key, found)
         _decide_how(sides, chosen)
     except ReplicationError as error:
@@ -147,12 +144,6 @@ def _check_source(sides: Sides, chosen: Chosen) -> None:
             result.errors.append(f"{refusal.what}. Remedy: {refusal.remedy}")
 
 
-def _check_target_id(sides: Sides, chosen: Chosen) -> None:
-    topic = sides.target.get(chosen.key.target_topic)
-    if topic and topic.topic_id != chosen.position.ids.target_topic:
-        chosen.result.notes.append("the target topic was re-created since the copy: its current content is compared")
-
-
 def _decide_how(sides: Sides, chosen: Chosen) -> None:
     for receipt in chosen.receipts:
         try:
@@ -163,5 +154,5 @@ def _decide_how(sides: Sides, chosen: Chosen) -> None:
             chosen.unknown.add(receipt.range.from_)
             continue
         there = chosen.readable and receipt.range.intersection(chosen.readable) == receipt.range
-        if there and chosen.result.recomputes(receipt, sides.transform):
+        if there and chosen.result.recomputes(receipt, sides.pipeline.identity if sides.pipeline else None):
             chosen.reproducible.add(receipt.range.from_)

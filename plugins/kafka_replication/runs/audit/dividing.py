@@ -6,18 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Handled, Proof, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Handled, Proof, Receipt
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import window_start
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.retention.target_retention import records_below
 from kafka_replication.runs.audit.choosing import AuditRequest, Chosen
 from kafka_replication.runs.audit.parts import parts
-from kafka_replication.runs.audit.set_aside import find_doubled, to_compare, to_find_in_quarantine
 from kafka_replication.runs.audit.sides import Sides, gone
 from kafka_replication.runs.audit.target_reading import TargetReading, name_of
-from kafka_replication.verification.auditing import AuditTask, Deliveries, Size, SpreadChunk
-from kafka_replication.verification.chunks import Unit, area_of, claimed, units
+from kafka_replication.verification.auditing import Audit, Deliveries, Size, SpreadChunk
+from kafka_replication.verification.chunks import Unit, area_of, claimed, set_aside, units
+from kafka_replication.verification.matching import Difference, Kind
 from kafka_replication.verification.verify import PartDigest
 
 
@@ -29,13 +30,16 @@ class Divider:
     sides: Sides
     request: AuditRequest
     reading: TargetReading
-    tasks: list[AuditTask] = field(default_factory=list)
+    tasks: list[Audit] = field(default_factory=list)
 
     def divide(self, chosen: Chosen) -> None:
         """Add the tasks of one partition. What is wrong with it already is added to its result."""
         if chosen.is_given_up:
             return
-        retried = self._retried(chosen)
+        retried = list(self.sides.retried(chosen.key))
+        if self.request.sample is not None:  # those of its chunks
+            mine = Coverage.of(receipt.range for receipt in chosen.receipts)
+            retried = [(entry, part) for entry, part in retried if entry.offsets.intersection(mine)]
         try:
             self._spread(chosen)
             plain = any(not receipt.interleaved for receipt in chosen.receipts)
@@ -44,27 +48,41 @@ class Divider:
         except ReplicationError as error:
             chosen.result.fail(str(error))
             return
-        quarantined = tuple(to_find_in_quarantine(self.sides, chosen.receipts, chosen.result))
-        compared = tuple(to_compare(self.sides, retried, chosen.result))
-        find_doubled(self.sides, chosen.receipts, chosen.result)
-        if quarantined or compared:
-            self._add(chosen, Size(), quarantined=quarantined, retried=compared)
+        self._set_aside(chosen, retried)
 
     def _add(self, chosen: Chosen, size: Size, **work: object) -> None:
         """Add a task with this work."""
         topic = chosen.key.target_topic
         here = {part.partition for receipt in chosen.receipts for part in receipt.parts} | {chosen.key.target.partition}
         logs = {number: log for number in sorted(here) if (log := self.sides.log(TopicPartition(topic, number)))}
-        task = AuditTask(id=len(self.tasks), key=chosen.key, size=size, target_logs=logs)
+        task = Audit(id=len(self.tasks), partition=chosen.key, size=size, target_logs=logs)
         self.tasks.append(replace(task, **work))  # type: ignore[arg-type]
 
-    def _retried(self, chosen: Chosen) -> list[tuple[Handled, Part]]:
-        """The records that were retried; in a sample, those of its chunks."""
-        retried = list(self.sides.retried(chosen.key))
-        if self.request.sample is None:
-            return retried
-        mine = Coverage.of(receipt.range for receipt in chosen.receipts)
-        return [(entry, part) for entry, part in retried if entry.offsets.intersection(mine)]
+    def _set_aside(self, chosen: Chosen, retried: Sequence[tuple[Handled, Part]]) -> None:
+        """Records that were set aside: they are in quarantine, or where a retry copied them, and nowhere else."""
+        result, view = chosen.result, self.sides.view
+        account = view[result.key]
+        again, decided = account.retried(), [entry.decided for entry in account.handled]
+        quarantined, compared = list[FailedRecord](), list[tuple[int, Part]]()
+        for failed in (failed for receipt in chosen.receipts for failed in receipt.failures):
+            result.set_aside(failed, is_retried=failed.offset in again)
+            if failed.place is not None and not any(failed.offset in offsets for offsets in decided):
+                quarantined.append(failed)
+        for entry, part in retried:
+            log = self.sides.log(TopicPartition(result.key.target_topic, part.partition))
+            if lost := records_below(part, log.from_ if log else 0):
+                result.retried_and_gone(entry, part, lost)
+            else:
+                compared.append((entry.offsets.ranges[0].from_, part))
+        # A record that was retried although its chunk has it is there twice.
+        copied = Coverage.of(receipt.range for receipt in chosen.receipts)
+        aside = (offset for receipt in chosen.receipts for offset in set_aside(receipt))
+        if twice := again.intersection(copied).subtract(Coverage.of(OffsetRange(one, one + 1) for one in aside)):
+            offsets = (offset for range_ in twice for offset in range(range_.from_, range_.until))
+            result.differ(Difference(Kind.EXTRA, offset, None, b"%d" % offset) for offset in offsets)
+            result.notes.append(f"source offsets {twice} were retried, but the receipts of their chunks do not say why")
+        if quarantined or compared:
+            self._add(chosen, Size(), quarantined=tuple(quarantined), retried=tuple(compared))
 
     def _spread(self, chosen: Chosen) -> None:
         """The chunks that lie between those of others: what they have on the target was read before."""

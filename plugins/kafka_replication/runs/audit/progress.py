@@ -35,9 +35,6 @@ class Shown:
             self._left -= Counter([task.partition])
             self._done += task.size
             self._weight += _weight(task)
-        self._show()
-
-    def _show(self) -> None:
         moment = time.monotonic()
         counts = Counts(
             ranges=self._partitions,

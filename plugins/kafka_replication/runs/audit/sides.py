@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka.metadata import topics
-from kafka_replication.ledger.entries import Handled, Transform
+from kafka_replication.ledger.entries import Handled
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
@@ -39,19 +39,6 @@ class Sides:
         if topic is None or at not in self.ends:
             return None
         return readable(topic.offsets(at.partition).log_start, self.ends[at])
-
-    def is_current(self, key: PartitionKey, generation: int) -> bool:
-        return self.view.positions[key].generation == generation
-
-    def was_reset(self, target_topic: str) -> bool:
-        """True if earlier generations may have left records there, also such as no receipt names."""
-        positions = self.view.positions.items()
-        return any(position.generation > 1 for key, position in positions if key.target_topic == target_topic)
-
-    @property
-    def transform(self) -> Transform | None:
-        """The transform that a receipt of today would name."""
-        return self.pipeline.identity if self.pipeline else None
 
     def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
         """The places of records that were set aside first, and copied later."""

@@ -18,8 +18,8 @@ from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.choosing import AuditRequest, Chosen
 from kafka_replication.runs.audit.parts import parts
 from kafka_replication.runs.audit.sides import Sides, gone
-from kafka_replication.verification.auditing import Claim, Size, TargetResult, TargetTask
-from kafka_replication.verification.matching import Kind
+from kafka_replication.verification.auditing import Audit, Audited, Claim, Size
+from kafka_replication.verification.findings import Findings
 from kafka_replication.verification.verify import PartDigest
 
 Name = tuple[PartitionKey, int, int, int]  # key, generation, first source offset, target partition
@@ -58,19 +58,21 @@ class Named:
 class TargetReading:
     """The tasks, each for a part of a target partition, and then what they found."""
 
-    tasks: list[TargetTask] = field(default_factory=list)
+    tasks: list[Audit] = field(default_factory=list)
     named: dict[int, Sequence[Named]] = field(default_factory=dict)  # those of a task's claims, by its id
     searched: set[TopicPartition] = field(default_factory=set)  # also what lies between the claims is to be looked at
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     not_searched: set[str] = field(default_factory=set)  # target topics with records of receipts that have expired
     parts: dict[Name, PartDigest] = field(default_factory=dict)
-    found: list[tuple[TopicPartition, TargetResult]] = field(default_factory=list)
+    found: list[tuple[TopicPartition, Findings]] = field(default_factory=list)
 
-    def take(self, task: TargetTask, result: TargetResult) -> None:
-        if result.error is not None:
-            self.failed[task.at] = result.error
+    def take(self, task: Audit, result: Audited) -> None:
+        at = task.partition
+        assert isinstance(at, TopicPartition)
+        if result.findings.errors:
+            self.failed[at] = result.findings.errors[0]
             return
-        self.found.append((task.at, result))
+        self.found.append((at, result.findings))
         self.parts |= {self.named[task.id][number].name: part for number, part in result.parts.items()}
 
     def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
@@ -87,9 +89,7 @@ class TargetReading:
 
         for at, found in self.found:
             if is_own(at):
-                result.differ(found.extra)
-                result.counts[Kind.EXTRA] += found.further
-                result.unlisted += found.further
+                result.add(found)
         for at in sorted(filter(is_own, self.searched & self.failed.keys())):
             result.fail(self.failed[at])
 
@@ -113,8 +113,11 @@ def plan_reading(
         if (log := sides.log(at)) is None:
             reading.failed[at] = str(sides.failures.get(at) or gone(at))
             continue
-        if replication.on_existing_target == "append" or sides.was_reset(at.topic):
-            current = (one.first for one in here if sides.is_current(*one.name[:2]))
+        positions = sides.view.positions
+        # Earlier generations may have left records there, also such as no receipt names.
+        reset = any(position.generation > 1 and key.target_topic == at.topic for key, position in positions.items())
+        if replication.on_existing_target == "append" or reset:
+            current = (one.first for one in here if positions[one.name[0]].generation == one.name[1])
             log = readable(max(min(current, default=log.until), log.from_), log.until)
         if not searches and not any(one.receipt for one in here):
             continue
@@ -123,10 +126,10 @@ def plan_reading(
                 number = len(reading.tasks)
                 reading.named[number] = some
                 reading.tasks.append(
-                    TargetTask(
+                    Audit(
                         id=number,
-                        at=at,
-                        log=log,
+                        partition=at,
+                        target_logs={at.partition: log},
                         claims=tuple(one.claim for one in some),
                         searched=window if searches else None,
                         size=sum((one.size for one in some), Size()),

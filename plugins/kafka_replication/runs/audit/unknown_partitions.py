@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.partitions import refusals
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.run import Run
@@ -18,24 +18,15 @@ def unknown_to_ledger(run: Run, view: LedgerView) -> Mapping[PartitionKey, Parti
     """
     marks = run.store.watermarks(run.replication.name)
     unknown = {key: mark for key, mark in marks.items() if key not in view.positions}
-    logs = _on_target(run, {key.target for key in unknown})
-    return {
-        key: _result(key, mark.generation, mark.offset, logs.get(key.target)) for key, mark in sorted(unknown.items())
-    }
-
-
-def _result(key: PartitionKey, generation: int, watermark: int, there: OffsetRange | None) -> PartitionAudit:
-    result = PartitionAudit(key=key, generation=generation, range=OffsetRange(0, 0))
-    refusal = refusals.ledger_lost(key, watermark)
-    standing = f"{key.target} on the target holds offsets {there}, and nothing says which of them are ours"
-    if there is None:
-        standing = f"{key.target} on the target is gone or does not answer"
-    elif not there.span:
-        standing = f"{key.target} on the target is empty"
-    result.errors.append(f"{refusal.what}; {standing}. Remedy: {refusal.remedy}")
-    return result
-
-
-def _on_target(run: Run, wanted: set[TopicPartition]) -> Mapping[TopicPartition, OffsetRange]:
-    """The readable offsets of these target partitions, without those that do not answer."""
-    return run.clusters.target.standing.logs(wanted)
+    logs = run.clusters.target.standing.logs({key.target for key in unknown})  # without those that do not answer
+    results = dict[PartitionKey, PartitionAudit]()
+    for key, mark in sorted(unknown.items()):
+        refusal, there = refusals.ledger_lost(key, mark.offset), logs.get(key.target)
+        standing = f"{key.target} on the target holds offsets {there}, and nothing says which of them are ours"
+        if there is None:
+            standing = f"{key.target} on the target is gone or does not answer"
+        elif not there.span:
+            standing = f"{key.target} on the target is empty"
+        results[key] = PartitionAudit(key=key, generation=mark.generation, range=OffsetRange(0, 0))
+        results[key].errors.append(f"{refusal.what}; {standing}. Remedy: {refusal.remedy}")
+    return results

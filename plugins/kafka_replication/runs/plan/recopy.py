@@ -32,7 +32,7 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.targets.port import EntrySession
 from kafka_replication.verification.digest import DIGEST_KIND, BatchDigest, Fingerprint
-from kafka_replication.verification.digests import RecordDigest, digest_for, equals
+from kafka_replication.verification.digests import digest_for, equals
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ def _shown(run: LeasedRun, at: TopicPartition, part: Part) -> Coverage:
         return Coverage.of(OffsetRange(seen.place, seen.place + 1) for seen in reader.seen(wanted))
 
 
-def _pieces(records: Iterator[Any], whole: RecordDigest | None, place: int, shown: Coverage) -> list[_Piece]:
+def _pieces(records: Iterator[Any], whole: Fingerprint | None, place: int, shown: Coverage) -> list[_Piece]:
     """The pieces of a chunk that begins at ``place`` on the target. All records are added to ``whole``, if there is
     one.
     """

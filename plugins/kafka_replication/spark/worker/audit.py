@@ -15,8 +15,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.spark.jobs import AUDITED, AUDITS, JOB, Job
 from kafka_replication.spark.worker.worker import Tools
-from kafka_replication.verification.auditing import Audit, Audited, AuditResult, AuditTask, TargetResult, TargetTask
-from kafka_replication.verification.findings import Findings
+from kafka_replication.verification.auditing import Audit, Audited
 
 
 def execute(common: bytes, bundle: bytes) -> str:
@@ -46,47 +45,36 @@ class Auditor:
         """
         failpoints.reached("W", task.where)
         self._tools.deadline.moved()
-        error = self._failed.get(task.partition)
-        if isinstance(task, TargetTask):
-            return TargetResult(id=task.id, error=error) if error else self._read(task)
-        if error:
-            return AuditResult(id=task.id, findings=Findings(errors=[error]))
-        return self._audit(task)
-
-    def _read(self, task: TargetTask) -> TargetResult:
-        result = read_claims(task, self._tools.target.standing.reader, partial(self._piece_read, task))
-        if result.error is not None:
-            self._failed[task.partition] = result.error
+        if error := self._failed.get(task.partition):
+            return task.failed(error)
+        result = self._audit(task)
+        if result.findings.errors:
+            self._failed[task.partition] = result.findings.errors[0]
         return result
 
-    def _audit(self, task: AuditTask) -> AuditResult:
-        tools, job = self._tools, self._job
+    def _audit(self, task: Audit) -> Audited:
+        tools, job, key = self._tools, self._job, task.partition
+        if isinstance(key, TopicPartition):
+            return read_claims(task, key, tools.target.standing.reader, partial(self._moved, task, is_piece=True))
         try:
             tools.deadline.check(f"auditing {task.where}")
-            if task.reads_source:
-                seconds = job.replication.timeouts.request
-                reachability.check("source", job.source, task.key.source, seconds, tools.deadline)
+            by_content = [*(unit.by_content for unit in task.units), *(chunk.by_content for chunk in task.spread)]
+            if any(by_content) or (task.deliveries is not None and task.deliveries.by_content):
+                reachability.check("source", job.source, key.source, job.replication.timeouts.request, tools.deadline)
             clients = Clients(
                 source=job.source,
                 target=tools.target,
                 pipeline=tools.pipeline,
                 stall_seconds=job.replication.copying.stall_timeout,
-                moved=lambda: self._moved(task),
+                moved=partial(self._moved, task),
             )
         except ReplicationError as error:
-            return self._remembered(task, AuditResult(id=task.id, findings=Findings(errors=[str(error)])))
-        return self._remembered(task, AuditResult(id=task.id, findings=audit_part(task, clients)))
+            return task.failed(str(error))
+        return audit_part(task, key, clients)
 
-    def _remembered(self, task: AuditTask, result: AuditResult) -> AuditResult:
-        if result.findings.errors:
-            self._failed[task.key] = result.findings.errors[0]
-        return result
-
-    def _piece_read(self, task: TargetTask) -> None:
-        self._tools.deadline.moved()  # a piece may be long, and a reader that stands still ends by itself
-        self._moved(task)
-
-    def _moved(self, task: Audit) -> None:
+    def _moved(self, task: Audit, *, is_piece: bool = False) -> None:
+        if is_piece:
+            self._tools.deadline.moved()  # a piece may be long, and a reader that stands still ends by itself
         failpoints.reached("AC", task.where)
         self._tools.deadline.check(f"auditing {task.where}")
         self._tools.deadline.moved()

@@ -29,8 +29,8 @@ from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult,
 from kafka_replication.spark.worker.giving_up import end_sessions
 from kafka_replication.spark.worker.small_ranges import Together, frugal
 from kafka_replication.targets.port import Target
-from kafka_replication.verification.read_back import ReadBack, ReadBackTask, Sides
-from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.verification.read_back import ReadBack, ReadBackTask
+from kafka_replication.verification.verify import Sides, VerifyResult
 
 log = logging.getLogger(__name__)
 
