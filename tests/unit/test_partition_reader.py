@@ -13,6 +13,7 @@ from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import raise_read_error
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import GapFound, Refused, Unexpected
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -99,7 +100,7 @@ def test_after_an_error_reading_begins_anew() -> None:
 class Written:
     """A writer that takes everything."""
 
-    screen, full = None, False
+    screen, full, failures = None, False, ()
 
     def __init__(self) -> None:
         self.records = list[Record]()
@@ -109,6 +110,9 @@ class Written:
 
     def write(self, records: Sequence[Record]) -> None:
         self.records += records
+
+    def finish(self, digest: str) -> KafkaSegments:
+        return KafkaSegments()
 
 
 @pytest.mark.parametrize(("lost", "assigned"), [(7, True), (20, True), (7, False)])

@@ -173,13 +173,8 @@ class SourceReader(Protocol):
 class CopyEngine(Protocol):
     """One way to copy. The receipt of a chunk names the engine that copied it and the kind of its digest."""
 
-    @property
-    def name(self) -> str:
-        """The engine's name and version, as in ``record/1``. The version changes when the engine copies differently."""
-
-    @property
-    def digest_kind(self) -> str:
-        """The kind of the digests of its chunks."""
+    name: str  # with the version, as in ``record/1``, which changes when the engine copies differently
+    digest_kind: str  # that of the digests of its chunks
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
         """None if this engine can copy the range into the sink, else the reason why it cannot. Raises Unreachable."""

@@ -8,7 +8,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType, TracebackType
+from traceback import walk_tb
+from types import ModuleType
 from typing import Any
 
 from kafka_replication import transforms
@@ -107,16 +108,11 @@ def _where(error: Exception, function: Callable[..., object]) -> StepFailed:
     if isinstance(error, StepFailed):
         return StepFailed(str(error), error.error)
     own = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
-    frames = list(_frames(error.__traceback__))[1:]  # the first one is ours
+    walked = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    frames = walked[1:]  # the first one is ours
     file, line = next(((file, line) for file, line in reversed(frames) if file == own), (frames or [("", 0)])[-1])
     name = type(error).__name__
     return StepFailed(f"{name} in {Path(file).name}, line {line}" if file else name, name)
-
-
-def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
-    while trace is not None:
-        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        trace = trace.tb_next
 
 
 def _checked(made: object, offset: int) -> Record:

@@ -45,7 +45,19 @@ class Pipeline:
             try:
                 records = [made for one in records for made in step(one, origin)]
             except StepFailed as failure:
-                raise _refusal(record, origin, name, failure) from None
+                offset, timestamp, key, value, headers = record
+                digest = Fingerprint()
+                digest.add(timestamp, key, value, headers)
+                raise RefusedAt(
+                    f"{origin}: {name} fails for the record at offset {offset} (partition {origin.partition}, digest"
+                    f" {digest.hexdigest()}): {failure}",
+                    f"correct {name}, then run again: the records before offset {offset} are copied, later ones are"
+                    " not",
+                    offset,
+                    kind=FailureKind.TRANSFORM,
+                    error=failure.error,
+                    key=key,
+                ) from None
         return records
 
 
@@ -107,7 +119,7 @@ class Piped:
     @property
     def screen(self) -> Screen | None:
         """The screen of the writer. It checks the records that the pipeline makes."""
-        return _nothing if self.writer.screen is not None else None
+        return (lambda _: None) if self.writer.screen is not None else None  # every source record passes
 
     @property
     def full(self) -> bool:
@@ -167,40 +179,18 @@ class Piped:
         except RefusedAt as refused:
             if refused.offset is not None:
                 raise
-            raise self._of_sources(refused) from refused
-
-    def _of_sources(self, refused: RefusedAt) -> RefusedAt:
-        read, kind, error = self.copied + self.filtered, refused.kind, refused.error
-        if read > 1:
-            return RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error)
-        assert self._last is not None
-        origin, offset = self.origin, self._last[0]
-        return RefusedAt(
-            f"{origin}: the record at offset {offset} (partition {origin.partition}) cannot be copied, as one of the"
-            f" {self.written.count} records that the transform makes of it is refused: {refused.what}",
-            f"raise the limit, or correct the transform, then run again: the records before offset {offset} are copied,"
-            " later ones are not",
-            offset,
-            kind=kind,
-            error=error,
-            key=self._last[2],
-        )
-
-
-def _nothing(record: Record) -> None:
-    """A `Screen` that every record passes."""
-
-
-def _refusal(record: Record, origin: Origin, name: str, failure: StepFailed) -> RefusedAt:
-    offset, timestamp, key, value, headers = record
-    digest = Fingerprint()
-    digest.add(timestamp, key, value, headers)
-    return RefusedAt(
-        f"{origin}: {name} fails for the record at offset {offset} (partition {origin.partition}, digest"
-        f" {digest.hexdigest()}): {failure}",
-        f"correct {name}, then run again: the records before offset {offset} are copied, later ones are not",
-        offset,
-        kind=FailureKind.TRANSFORM,
-        error=failure.error,
-        key=key,
-    )
+            read, kind, error = self.copied + self.filtered, refused.kind, refused.error
+            if read > 1:
+                raise RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error) from refused
+            assert self._last is not None
+            origin, offset = self.origin, self._last[0]
+            raise RefusedAt(
+                f"{origin}: the record at offset {offset} (partition {origin.partition}) cannot be copied, as one of"
+                f" the {self.written.count} records that the transform makes of it is refused: {refused.what}",
+                f"raise the limit, or correct the transform, then run again: the records before offset {offset} are"
+                " copied, later ones are not",
+                offset,
+                kind=kind,
+                error=error,
+                key=self._last[2],
+            ) from refused

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
 from kafka_replication.config.sections.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
-from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
+from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
 from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.ledger.view import lost_before
@@ -88,25 +87,21 @@ class Copier:
         try:
             self._sessions(task)
         except ReplicationError as e:
+            offset, digest = self._at  # where the copy ended
+            if isinstance(e, RefusedAt) and e.offset is not None:
+                offset, digest = e.offset, e.key_digest
+            since = round(time.monotonic() - self._moved, 3)
             self._result = replace(
                 self._result,
                 error=e.what,
                 remedy=e.remedy,
                 fenced=isinstance(e, Fenced),
                 retriable=e.retriable or isinstance(e, Fenced),
-                stop=self._stop(e),
+                stop=Stop(offset=offset, key_digest=digest, attempts=self._attempts, seconds=since, error_id=e.id),
             )
             let_go(e)
         self._result = replace(self._result, seconds=round(time.monotonic() - started, 3))
         return self._result
-
-    def _stop(self, error: ReplicationError) -> Stop:
-        """The place and manner in which the copy ended with this error."""
-        offset, digest = self._at
-        if isinstance(error, RefusedAt) and error.offset is not None:
-            offset, digest = error.offset, error.key_digest
-        seconds = round(time.monotonic() - self._moved, 3)
-        return Stop(offset=offset, key_digest=digest, attempts=self._attempts, seconds=seconds, error_id=error.id)
 
     def _sessions(self, task: CopyTask) -> None:
         """Start sessions until the range is copied, or until all records before the first refused one are copied."""
@@ -135,7 +130,11 @@ class Copier:
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
-                self._give_up_engine(task, failures)
+                before = self._turns.now
+                if failures >= PATIENCE and self._turns.give_up(task.range.until):
+                    # Another engine has other connections, and may be able to copy the rest.
+                    log.info("%s %s: engine %s got no further", task.key.source, task.range, before.name)
+                    self._note_turn(task, before, f"engine {before.name} got no further in {PATIENCE} sessions")
                 let_go(e)
 
     def _learned(self, refused: RefusedAt) -> bool:
@@ -162,13 +161,6 @@ class Copier:
         values = task.key.source, task.range, failures, most, error
         log_event(log, logging.WARNING, Event.COPY_SESSION_ENDED, message, *values)
         self.pause(backoff(failures))
-
-    def _give_up_engine(self, task: CopyTask, failures: int) -> None:
-        """Leave the rest to another engine, which has other connections and may be able to copy it."""
-        before = self._turns.now
-        if failures >= PATIENCE and self._turns.give_up(task.range.until):
-            log.info("%s %s: engine %s got no further", task.key.source, task.range, before.name)
-            self._note_turn(task, before, f"engine {before.name} got no further in {PATIENCE} sessions")
 
     def _copy_before(self, task: CopyTask, refused: int) -> None:
         """Copy all records before the refused one, so that none of them is missing."""
@@ -207,48 +199,34 @@ class Copier:
         with (
             self.sink.session(task.key, task.ids, self._aside) as target,
             engine.reader(task) as source,
-            self._noting(source, target),
         ):
-            target.fence()
-            position = target.position()
-            _check_position(task, position)
-            assert position is not None
-            source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
-            _check_target(task, target, position)
-            failpoints.reached("T1", str(task.key.source))
-            while left := position.left_of(task.range):
-                if (first := self._part(left[0])) is None:
-                    self._turns.ended(left[0].from_)
-                    return False
-                self.deadline.check(f"copying {task.key.source} {first}")
-                with self._noting_where(first, target):
-                    position = self._chunk(task, source, target, first, position)
+            try:
+                target.fence()
+                position = target.position()
+                _check_position(task, position)
+                assert position is not None
+                source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
+                _check_target(task, target, position)
+                failpoints.reached("T1", str(task.key.source))
+                while left := position.left_of(task.range):
+                    from_, until = left[0].from_, left[0].until
+                    until = until if self._turns.until is None else min(until, self._turns.until)
+                    if from_ >= until:  # the next part is for another engine
+                        self._turns.ended(from_)
+                        return False
+                    part = OffsetRange(from_, until)
+                    self.deadline.check(f"copying {task.key.source} {part}")
+                    self._at = from_, ""
+                    try:
+                        position = self._chunk(task, source, target, part, position)
+                    except ReplicationError:
+                        if (first := target.first) is not None:  # of the chunk that failed
+                            self._at = first[0], key_digest(first[2])
+                        raise
+            finally:
+                throttled = self._result.throttled + _throttled(source, target)
+                self._result = replace(self._result, throttled=round(throttled, 3))
         return True
-
-    def _part(self, left: OffsetRange) -> OffsetRange | None:
-        """The part of ``left`` that this session copies; None if that is for another engine."""
-        until = left.until if self._turns.until is None else min(left.until, self._turns.until)
-        return OffsetRange(left.from_, until) if left.from_ < until else None
-
-    @contextmanager
-    def _noting_where(self, left: OffsetRange, target: SinkSession) -> Iterator[None]:
-        """Note the first record of a chunk that fails."""
-        self._at = left.from_, ""
-        try:
-            yield
-        except ReplicationError:
-            if (first := target.first) is not None:
-                self._at = first[0], key_digest(first[2])
-            raise
-
-    @contextmanager
-    def _noting(self, source: SourceReader, target: SinkSession) -> Iterator[None]:
-        """Note how long the session was made to wait."""
-        try:
-            yield
-        finally:
-            throttled = self._result.throttled + _throttled(source, target)
-            self._result = replace(self._result, throttled=round(throttled, 3))
 
     def _chunk(
         self, task: CopyTask, source: SourceReader, target: SinkSession, left: OffsetRange, position: Position
@@ -264,27 +242,7 @@ class Copier:
         source.check_ids(task.ids)
         target.check_ids(task.ids)
         throttled += _throttled(source, target)
-        receipt = self._receipt(task, chunk, throttled)
-        moved = moved.counting(receipt)
-        target.commit(moved, receipt)
-        failpoints.reached("P3", str(task.key.source))
-        self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
-        self._size.committed(chunk.read)
-        self._aside = self._aside.from_(chunk.range.until)
-        self.deadline.moved()
-        done = self._result
-        self._result = replace(
-            done,
-            copied=done.copied + chunk.copied,
-            bytes=done.bytes + chunk.bytes,
-            chunks=done.chunks + 1,
-            failed=done.failed + len(chunk.failures),
-        )
-        self.progress(task, self._result)
-        return moved
-
-    def _receipt(self, task: CopyTask, chunk: Chunk, throttled: float) -> Receipt:
-        return Receipt(
+        receipt = Receipt(
             generation=task.generation,
             range=chunk.range,
             count=chunk.count,
@@ -304,6 +262,23 @@ class Copier:
             filtered=chunk.filtered,
             transform=chunk.transform,
         )
+        moved = moved.counting(receipt)
+        target.commit(moved, receipt)
+        failpoints.reached("P3", str(task.key.source))
+        self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
+        self._size.committed(chunk.read)
+        self._aside = self._aside.from_(chunk.range.until)
+        self.deadline.moved()
+        done = self._result
+        self._result = replace(
+            done,
+            copied=done.copied + chunk.copied,
+            bytes=done.bytes + chunk.bytes,
+            chunks=done.chunks + 1,
+            failed=done.failed + len(chunk.failures),
+        )
+        self.progress(task, self._result)
+        return moved
 
 
 def _throttled(source: SourceReader, target: SinkSession) -> float:

@@ -9,23 +9,16 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
+# Import kio without hypothesis. If that is installed, kio gives it a strategy for each of its types when it is
+# imported, which takes seconds, and leaves a folder ``.hypothesis`` in the working directory. Nothing here needs it.
+_is_hidden = "hypothesis" not in sys.modules
+if _is_hidden:
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # importing it is an ImportError
+try:
+    with suppress(ImportError):  # kio is only needed for whole batches
+        from kio.static import _phantom
 
-def _import_kio_without_hypothesis() -> None:
-    """Import kio without hypothesis. If hypothesis is installed, kio gives it a strategy for each of its types when it
-    is imported. That takes seconds, and leaves a folder ``.hypothesis`` in the working directory. Nothing here needs
-    it.
-    """
-    is_hidden = "hypothesis" not in sys.modules
-    if is_hidden:
-        sys.modules["hypothesis"] = None  # type: ignore[assignment]  # importing it is an ImportError
-    try:
-        with suppress(ImportError):  # kio is only needed for whole batches
-            from kio.static import _phantom
-
-            _phantom.hypothesis = None
-    finally:
-        if is_hidden:
-            del sys.modules["hypothesis"]
-
-
-_import_kio_without_hypothesis()
+        _phantom.hypothesis = None
+finally:
+    if _is_hidden:
+        del sys.modules["hypothesis"]

@@ -58,10 +58,6 @@ class Batch:
         return bool(self.attributes & CONTROL)
 
     @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
     def is_as_sent(self) -> bool:
         """True if the attributes show no change by a broker, and no later version."""
         return not self.attributes & ~AS_SENT
@@ -70,11 +66,6 @@ class Batch:
     def given_time(self) -> int | None:
         """The time in ms that a broker gave to all of its records; None if each has its own."""
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME else None
-
-    @property
-    def is_dense(self) -> bool:
-        """True if there is a record at each of its offsets."""
-        return self.count == self.last_offset_delta + 1
 
     def check(self) -> None:
         """Raise Malformed if the checksum is wrong."""

@@ -108,8 +108,10 @@ class Connection:
         """The answer to the oldest open request, as kio reads it."""
         of_kind, data = cast("Any", kind), self.receive()  # a class can be hashed
         with self.understanding():
-            if of_kind.__flexible__:
-                data = _without_tags(data)
+            if of_kind.__flexible__:  # no version of Kafka has tags in the header of an answer
+                if data[:1] != _NO_TAGS:
+                    raise ValueError("its header has tags")
+                data = data[1:]
             parsed, _ = _reader(of_kind)(data, 0)
         return cast("A", parsed)
 
@@ -132,18 +134,15 @@ class Connection:
         self._correlation += 1
         header = _HEADER.pack(key, version, self._correlation, len(self._client)) + self._client
         size = len(header) + sum(map(len, body))
+        buffers = [_LENGTH.pack(size) + header, *body]
         try:
-            self._send([_LENGTH.pack(size) + header, *body], 4 + size)
-        except OSError as e:
-            raise self._failed(e) from e
-
-    def _send(self, buffers: Sequence[Buffer], size: int) -> None:
-        if self._tls or (sent := self._socket.sendmsg(buffers)) < size:
-            skipped = 0 if self._tls else sent
-            for buffer in buffers:
+            skipped = 0 if self._tls else self._socket.sendmsg(buffers)
+            for buffer in buffers if skipped < 4 + size else ():
                 if skipped < len(buffer):
                     self._socket.sendall(memoryview(buffer)[skipped:])
                 skipped = max(0, skipped - len(buffer))
+        except OSError as e:
+            raise self._failed(e) from e
 
     def receive(self) -> memoryview:
         """The body of the answer to the oldest open request."""
@@ -188,13 +187,40 @@ class Connection:
             raise
 
     def _log_in(self) -> None:
-        if self._login is None:
+        if (login := self._login) is None:
             return
         self._login_at, began = math.inf, time.monotonic()  # the requests of the login come first
         self._may_log_in = began + BETWEEN_LOGINS
-        seconds = min(CONNECT, self._socket.gettimeout() or CONNECT)
-        if lifetime := _Exchange(self, self._login).log_in(seconds):
+        seconds = min(CONNECT, self._socket.gettimeout() or CONNECT)  # also for fetching a token
+        lifetime = 0.0  # of the session, in seconds; 0 has no end
+
+        def say(message: str) -> str:
+            nonlocal lifetime
+            answer = self.ask(SaslAuthenticateRequest(auth_bytes=message.encode()), SaslAuthenticateResponse)
+            if answer.error_code:
+                raise self._denied(login, answer.error_message or "")
+            with self.understanding():
+                lifetime = answer.session_lifetime.total_seconds()
+                return bytes(answer.auth_bytes).decode()
+
+        handshake = self.ask(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse)
+        if handshake.error_code and not handshake.mechanisms:
+            remedy = "set security.protocol of the connection to SSL or PLAINTEXT"
+            raise self._denied(login, "it offers no login", remedy)
+        if handshake.error_code:
+            offers = f"it offers {', '.join(handshake.mechanisms)}"
+            raise self._denied(login, offers, "set sasl.mechanism to one of these")
+        try:
+            login.exchange(say, seconds)
+        except ValueError as e:
+            raise self._denied(login, str(e)) from e
+        if lifetime:
             self._login_at = began + SESSION * lifetime
+
+    def _denied(self, login: Login, why: str, remedy: str = "") -> NotAuthenticated:
+        return NotAuthenticated(
+            f"{self.address} refuses the login of {login.who} with {login.mechanism}: {why}", remedy or login.remedy
+        )
 
     def _failed(self, error: Exception) -> Unreachable | TlsFailed:
         self.close()  # nothing that is under way is waited for any more
@@ -206,56 +232,6 @@ class Connection:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
             return TlsFailed(f"{self.address}: {error}", "correct the TLS settings of the connection or the broker")
         return Unreachable(f"{self.address}: {error}", "check the broker, then run again")
-
-
-def _without_tags(data: memoryview) -> memoryview:
-    """The answer without the tags of its header. No version of Kafka has any."""
-    if data[:1] != _NO_TAGS:
-        raise ValueError("its header has tags")
-    return data[1:]
-
-
-class _Exchange:
-    """The requests of one login, on a connection without open requests."""
-
-    def __init__(self, connection: Connection, login: Login) -> None:
-        self._connection, self._login = connection, login
-        self._lifetime = 0.0  # of the session, in seconds; 0 has no end
-
-    def log_in(self, seconds: float) -> float:
-        """Returns the seconds after which the broker ends the session, 0 for never. A token may be fetched for
-        ``seconds``.
-        """
-        handshake = self._connection.ask(SaslHandshakeRequest(mechanism=self._login.mechanism), SaslHandshakeResponse)
-        if handshake.error_code:
-            raise self._not_offered(handshake.mechanisms)
-        try:
-            self._login.exchange(self._say, seconds)
-        except ValueError as e:
-            raise self._denied(str(e)) from e
-        return self._lifetime
-
-    def _say(self, message: str) -> str:
-        answer = self._connection.ask(SaslAuthenticateRequest(auth_bytes=message.encode()), SaslAuthenticateResponse)
-        self._check(answer.error_code, answer.error_message or "")
-        with self._connection.understanding():
-            self._lifetime = answer.session_lifetime.total_seconds()
-            return bytes(answer.auth_bytes).decode()
-
-    def _check(self, error: int, why: str) -> None:
-        if error:
-            raise self._denied(why)
-
-    def _not_offered(self, mechanisms: Sequence[str]) -> NotAuthenticated:
-        if not mechanisms:
-            return self._denied("it offers no login", "set security.protocol of the connection to SSL or PLAINTEXT")
-        return self._denied(f"it offers {', '.join(mechanisms)}", "set sasl.mechanism to one of these")
-
-    def _denied(self, why: str, remedy: str | None = None) -> NotAuthenticated:
-        return NotAuthenticated(
-            f"{self._connection.address} refuses the login of {self._login.who} with {self._login.mechanism}: {why}",
-            remedy or self._login.remedy,
-        )
 
 
 @cache

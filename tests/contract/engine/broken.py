@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
@@ -195,14 +195,11 @@ class BrokenEngine:
 
     engine: CopyEngine
     broken: Callable[[SourceReader], SourceReader]
+    name: str = field(init=False)
+    digest_kind: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return f"broken {self.engine.name}"
-
-    @property
-    def digest_kind(self) -> str:
-        return self.engine.digest_kind
+    def __post_init__(self) -> None:
+        self.name, self.digest_kind = f"broken {self.engine.name}", self.engine.digest_kind
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
         return self.engine.supports(task, sink)

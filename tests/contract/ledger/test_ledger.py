@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import PositionsReader, TopicReader
@@ -59,7 +60,10 @@ def test_a_ledger_of_a_worker(check: Callable[[World], None], shared_ground: Kaf
 
 
 def not_looking_whether_anything_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "shown_ends", offsets.last_stable)
+    def shown_logs(admin: AdminClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, None]]:
+        return {place: (end, None) for place, end in offsets.last_stable(admin, places).items()}
+
+    monkeypatch.setattr(offsets, "shown_logs", shown_logs)
 
 
 def answering_before_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:

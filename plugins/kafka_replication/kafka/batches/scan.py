@@ -16,7 +16,7 @@ from kafka_replication.model.errors import GapFound, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.stall_clock import StallClock
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import Batch, Malformed, batches
+from kafka_replication.wire.batch import TRANSACTIONAL, Batch, Malformed, batches
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.contents import Contents
 
@@ -174,4 +174,4 @@ def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -
             open_.discard(batch.producer_id)
             yield batch, False
         else:
-            yield batch, not (batch.is_transactional and batch.producer_id in open_)
+            yield batch, not (batch.attributes & TRANSACTIONAL and batch.producer_id in open_)

@@ -46,16 +46,12 @@ def token_callback(config: Mapping[str, Any]) -> Callable[[Any], Any] | None:
     Raises BadInput naming the path, or the package, that cannot be imported.
     """
     servers, own = str(config.get("bootstrap.servers", "")), config.get("oauth_cb")
-    region = _MSK_SERVER.search(servers)
+    region, mechanism = _MSK_SERVER.search(servers), config.get("sasl.mechanism") or config.get("sasl.mechanisms")
     if "cloud.goog" in servers and "managedkafka" in servers:
         return _google_callback()
-    if "oauth_cb" not in config and region and _mechanism(config) == "OAUTHBEARER":
+    if "oauth_cb" not in config and region and mechanism == "OAUTHBEARER":
         return _msk_callback(region[1].lower())
     return _load("oauth_cb", own) if isinstance(own, str) else own
-
-
-def _mechanism(config: Mapping[str, Any]) -> object:
-    return config.get("sasl.mechanism") or config.get("sasl.mechanisms")
 
 
 def _load(name: str, path: str) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ class ReportedErrors:
     def __init__(self, settings: Mapping[str, Any] = {}, also: Callable[[KafkaError], Any] | None = None) -> None:
         self.settings = settings  # of the connection
         self._also = also  # the connection's own callback
-        self._final_error = False
+        self.final_error = False  # one came that only a change of settings seems to heal
         self.by_address: dict[str, str] = {}
         self.has_any = False
 
@@ -36,15 +36,10 @@ class ReportedErrors:
         if said := _SAID.match(error.str()):
             self.by_address[said["address"]] = what = f"{error.name()}: {said['what']}"
             cause = of_text(what)
-            self._final_error |= cause is not None and cause.is_final
+            self.final_error |= cause is not None and cause.is_final
         self.has_any = True
         if self._also is not None:
             self._also(error)
-
-    def had_final_error(self) -> bool:
-        """True if an error came since the last call that only a change of settings seems to heal."""
-        final_error, self._final_error = self._final_error, False
-        return final_error
 
 
 class ReportingAdmin(AdminClient):

@@ -113,8 +113,7 @@ def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
 
 
 def producer(config: ClientConfig, **more: Any) -> Producer:
-    base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
-    return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+    return acknowledged_producer(config, **{**more, **PRODUCER})
 
 
 def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
@@ -172,7 +171,8 @@ def raise_if_shut_out(client: object) -> None:
     reported = getattr(client, "reported", None)
     if isinstance(client, ReportingAdmin | ReportingProducer):  # a consumer is polled by who reads
         client.poll(0)
-    if reported is not None and reported.had_final_error():
+    if reported is not None and reported.final_error:
+        reported.final_error = False
         with suppress(Unreachable):  # the caller's own wait reports this, and may be repeated
             admin({name: value for name, value in reported.settings.items() if name not in REFUSED}, TO_CONFIRM)
 
@@ -317,9 +317,3 @@ def failure(client: Producer) -> KafkaError | None:
 def _copy(error: KafkaError) -> KafkaError:
     """The error without a reference to the client's own one."""
     return KafkaError(error.code(), error.str(), error.fatal(), error.retriable(), error.txn_requires_abort())
-
-
-def quietly_abort(client: Producer, timeout: float = 10.0) -> None:
-    """Abort the open transaction if there is one, so that readers need not wait for its time-out."""
-    with suppress(KafkaException, SystemError):
-        client.abort_transaction(timeout)

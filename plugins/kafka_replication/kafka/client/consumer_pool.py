@@ -37,7 +37,7 @@ class Ear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loan:
-    """A consumer that is lent. End it with `give_back` after an assignment that is sound, otherwise with `close`."""
+    """A consumer that is lent. Use `give_back` after an assignment that is sound, otherwise close the consumer."""
 
     key: _Key
     consumer: Consumer
@@ -51,10 +51,7 @@ class Loan:
             _idle.append(self)
             surplus = [_idle.pop(0) for _ in range(len(_idle) - MOST)]
         for one in surplus:
-            one.close()
-
-    def close(self) -> None:
-        self.consumer.close()
+            one.consumer.close()
 
 
 def borrow(
@@ -80,7 +77,9 @@ def borrow(
     config = clients.without_statistics(config)  # an idle one would keep them
     hears = throttled is not None and "throttle_cb" not in config
     key = (make, group, reads, hears, repr(sorted(config.items())), repr(sorted(more.items())))
-    loan = _taken(key)
+    with _lock:
+        index = next((number for number in reversed(range(len(_idle))) if _idle[number].key == key), None)
+        loan = None if index is None else _idle.pop(index)
     if loan is None:
         ear = Ear()
         loan = Loan(key, make({**config, "throttle_cb": ear} if hears else config, group, **more), ear)
@@ -103,14 +102,8 @@ def borrowed(
         yield loan.consumer
         loan.give_back()
     except BaseException:
-        loan.close()
+        loan.consumer.close()
         raise
-
-
-def _taken(key: _Key) -> Loan | None:
-    with _lock:
-        index = next((number for number in reversed(range(len(_idle))) if _idle[number].key == key), None)
-        return None if index is None else _idle.pop(index)
 
 
 @atexit.register  # a client that lives on would call into an interpreter that is shutting down
@@ -119,7 +112,7 @@ def close_idle() -> None:
         ending = list(_idle)
         _idle.clear()
     for one in ending:
-        one.close()
+        one.consumer.close()
 
 
 def _forked() -> None:

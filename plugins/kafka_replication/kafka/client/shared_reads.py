@@ -43,22 +43,19 @@ class SharedRead(Generic[K, V]):
             leads, request.has_leader = not request.has_leader, True
         if leads:
             with self._under_way:
-                self._send(request, read)
+                with self._lock:
+                    self._next = _Request()
+                try:
+                    request.answer = read(request.keys)
+                except BaseException as error:
+                    request.error = error
+                    raise
+                finally:
+                    request.sent.set()
         request.sent.wait()
         if request.error is not None:
             raise request.error
         return request.answer.get(key)
-
-    def _send(self, request: _Request[K, V], read: Callable[[set[K]], Mapping[K, V]]) -> None:
-        with self._lock:
-            self._next = _Request()
-        try:
-            request.answer = read(request.keys)
-        except BaseException as error:
-            request.error = error
-            raise
-        finally:
-            request.sent.set()
 
 
 class OfEachAdmin(Generic[V]):

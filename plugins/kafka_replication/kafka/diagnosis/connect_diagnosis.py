@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,9 @@ def error_of(
 def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
     """The error if no client can be made of the settings: the refused setting, and the remedy."""
     cluster, reason = name_of(settings), reason.strip().replace(_MAKING, "")
-    if name := next(filter(partial(_has_text, settings), settings), None):
+    # A setting that names a file may have a PEM text, which can be a key and must not be shown (RFC 7468).
+    files = (name for name in settings if name.startswith("ssl.") and name.endswith(".location"))
+    if name := next((name for name in files if "-----BEGIN" in str(settings[name])), None):
         text = f"the text into {name.replace('.location', '.pem')}, or " if name in _ALSO_TEXT else ""
         return TlsFailed(
             f"{cluster}: {name} has to name a file, but has the content of one",
@@ -147,11 +148,6 @@ def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
     return BadInput(
         f"{cluster}: the client settings are not usable: {reason}", f"correct {name or 'the settings'} in {extra}"
     )
-
-
-def _has_text(settings: Mapping[str, Any], name: str) -> bool:
-    """True if a setting that names a file has a PEM text, which can be a key and must not be shown (RFC 7468)."""
-    return name.startswith("ssl.") and name.endswith(".location") and "-----BEGIN" in str(settings[name])
 
 
 def _unusable_tls(settings: Mapping[str, Any], name: str, why: str, reason: str) -> TlsFailed:

@@ -10,7 +10,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kafka_replication.kafka.diagnosis import causes
@@ -36,16 +36,9 @@ _VERIFY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """The login mechanisms of a listener; none if it takes no login."""
-
-    mechanisms: Sequence[str]
-
-
 def probe(address: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The cause why a client with these settings gets no connection to ``host:port``; None if there is none to see."""
-    host, port = _split(address)
+    host, port = address.rpartition(":")[0].strip("[]"), int(address.rpartition(":")[2])
     try:
         with socket.create_connection((host, port), SECONDS):
             pass
@@ -71,14 +64,12 @@ def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) ->
             return causes.BROKER_WITHOUT_TLS
     elif login_of(host, port, with_tls=False) is None and _speaks_tls(host, port):
         return causes.BROKER_WITH_TLS
-    login = login_of(host, port, with_tls=wants_tls)
-    if login is None:
+    mechanisms = login_of(host, port, with_tls=wants_tls)
+    if mechanisms is None:
         return None
-    if login.mechanisms and not wants_login:
-        return replace(
-            causes.LOGIN_MISSING, what=f"{causes.LOGIN_MISSING.what} (it offers {', '.join(login.mechanisms)})"
-        )
-    if wants_login and not login.mechanisms:
+    if mechanisms and not wants_login:
+        return replace(causes.LOGIN_MISSING, what=f"{causes.LOGIN_MISSING.what} (it offers {', '.join(mechanisms)})")
+    if wants_login and not mechanisms:
         return causes.LOGIN_NOT_EXPECTED
     return _no_token(settings) if wants_login else None
 
@@ -105,8 +96,16 @@ def _no_token(settings: Mapping[str, Any]) -> ConnectCause | None:
 
 def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The reason why the broker's certificate does not satisfy these settings; None if it does, or is not readable."""
-    try:
-        context = _context(settings)
+    try:  # a context with the same trusted authorities as librdkafka
+        text, place = settings.get("ssl.ca.pem"), settings.get("ssl.ca.location")
+        context = ssl.create_default_context(cadata=text, cafile=None if place in (None, "probe") else str(place))
+        if settings.get("ssl.endpoint.identification.algorithm") == "none":
+            context.check_hostname = False
+        if str(settings.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if revoked := settings.get("ssl.crl.location"):
+            context.load_verify_locations(cafile=str(revoked))
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (OSError, ValueError):  # a form of certificates that Python does not read
         return None
     try:
@@ -121,24 +120,13 @@ def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> Co
         return None
 
 
-def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """A context with the same trusted authorities as librdkafka."""
-    text, place = settings.get("ssl.ca.pem"), settings.get("ssl.ca.location")
-    context = ssl.create_default_context(cadata=text, cafile=None if place in (None, "probe") else str(place))
-    if settings.get("ssl.endpoint.identification.algorithm") == "none":
-        context.check_hostname = False
-    if str(settings.get("enable.ssl.certificate.verification", "true")).lower() == "false":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if revoked := settings.get("ssl.crl.location"):
-        context.load_verify_locations(cafile=str(revoked))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    return context
-
-
 def _speaks_tls(host: str, port: int) -> bool:
     """True if the listener answers a TLS greeting. An alert is an answer, too."""
     try:
-        with _connected(host, port) as plain, _careless().wrap_socket(plain, server_hostname=host):
+        with (
+            _connected(host, port) as plain,
+            _careless().wrap_socket(plain, server_hostname=host),
+        ):
             return True
     except ssl.SSLError as e:
         return "ALERT" in (e.reason or "")
@@ -148,8 +136,10 @@ def _speaks_tls(host: str, port: int) -> bool:
         return False
 
 
-def login_of(host: str, port: int, *, with_tls: bool) -> Login | None:
-    """The logins of a Kafka broker. None if the listener is no broker, or if ``with_tls`` is wrong."""
+def login_of(host: str, port: int, *, with_tls: bool) -> Sequence[str] | None:
+    """The login mechanisms of a Kafka broker's listener; no element if it takes no login. None if the listener is no
+    broker, or if ``with_tls`` is wrong.
+    """
     try:
         with _connected(host, port) as plain:
             if not with_tls:
@@ -162,7 +152,7 @@ def login_of(host: str, port: int, *, with_tls: bool) -> Login | None:
         return None
 
 
-def _ask(connection: socket.socket) -> Login | None:
+def _ask(connection: socket.socket) -> Sequence[str] | None:
     """Send SaslHandshake, and read the answer."""
     mechanism = b"PLAIN"
     request = struct.pack(">hhihh", SASL_HANDSHAKE, VERSION, CORRELATION, -1, len(mechanism)) + mechanism
@@ -174,11 +164,7 @@ def _ask(connection: socket.socket) -> Login | None:
     correlation, error, count = struct.unpack_from(">ihi", answer)
     if correlation != CORRELATION or error not in (NONE, UNSUPPORTED_MECHANISM, ILLEGAL_STATE):
         return None
-    return Login(tuple(_strings(answer[10:], count)))
-
-
-def _strings(left: bytes, count: int) -> list[str]:
-    mechanisms = []
+    left, mechanisms = answer[10:], list[str]()
     for _ in range(count):
         (length,) = struct.unpack_from(">h", left)
         mechanisms.append(left[2 : 2 + length].decode())
@@ -210,13 +196,8 @@ def _careless() -> ssl.SSLContext:
 def addresses(settings: Mapping[str, Any]) -> list[str]:
     """The bootstrap addresses as ``host:port``."""
     named = (part.strip().rpartition("//")[2] for part in str(settings.get("bootstrap.servers", "")).split(","))
-    return [part if _has_port(part) else f"{part}:{DEFAULT_PORT}" for part in named if part]
-
-
-def _has_port(address: str) -> bool:
-    return address.rpartition(":")[2].isdigit() and not address.endswith("]")
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
+    return [
+        part if part.rpartition(":")[2].isdigit() and not part.endswith("]") else f"{part}:{DEFAULT_PORT}"
+        for part in named
+        if part
+    ]

@@ -74,9 +74,8 @@ class TopicReader:
 
     def ends_now(self, partitions: Collection[int]) -> Mapping[int, int]:
         """The same, without waiting: of those partitions that answer at once, and in which nothing is hidden now."""
-        return {
-            place.partition: end for place, end in offsets.shown_ends(self._admin, self._places(partitions)).items()
-        }
+        shown = offsets.shown_logs(self._admin, self._places(partitions))
+        return {place.partition: end for place, (end, _) in shown.items()}
 
     def _places(self, partitions: Collection[int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
@@ -157,24 +156,21 @@ class PositionsReader(TopicReader):
 
     def entries(self) -> NewestEntries:
         """The entries now. They change with the next reading."""
-        self._read_on(ALL)
+        self.read_on(ALL)
         return self._newest
 
     def entry(self, partition: int, record_key: bytes) -> NewestEntry | None:
-        self._read_on([partition])
+        self.read_on([partition])
         return self._newest.get(partition, record_key)
-
-    def read_now(self, partitions: Collection[int]) -> Collection[int]:
-        """Read on in those of these partitions that need not be waited for, and return them."""
-        return self._read_on(partitions, self.ends_now)
 
     def known(self, partition: int, record_key: bytes) -> NewestEntry | None:
         """The newest entry that was read."""
         return self._newest.get(partition, record_key)
 
-    def _read_on(
+    def read_on(
         self, partitions: Collection[int], ends_of: Callable[[Collection[int]], Mapping[int, int]] | None = None
     ) -> Collection[int]:
+        """Read on in these partitions, or in those of them that have an end now. Returns which."""
         topic_id = self._current_id()
         if topic_id != self._topic_id:
             self._forget(list(self._ends))
@@ -219,7 +215,13 @@ class ReceiptsReader(TopicReader):
         bounds = {partition: readable(starts[partition], end) for partition, end in ends.items()}
         since = offsets_to_read(wanted, {partition: there.until for partition, there in bounds.items()})
         newest = NewestEntries(self._replication)
-        for message in self.read(_from_the_first(since, bounds)):
+        first = dict[int, int]()  # by partition, the smallest offset that one of its keys needs
+        for key, offset in since.items():
+            first[key.ledger_partition] = min(offset, first.get(key.ledger_partition, offset))
+        wanted_of = {
+            number: OffsetRange(max(first[number], there.from_), there.until) for number, there in bounds.items()
+        }
+        for message in self.read(wanted_of):
             _add(newest, message)
         self._log_foreign(newest)
         return newest.receipts(since, bounds)
@@ -229,14 +231,3 @@ def _add(newest: NewestEntries, message: Message) -> None:
     newest.add(
         message.topic() or "", message.partition() or 0, offset_of(message), message.key() or b"", message.value()
     )
-
-
-def _from_the_first(since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Mapping[int, OffsetRange]:
-    """Each partition's range, starting at the smallest offset that one of its keys needs."""
-    first: dict[int, int] = {}
-    for key, offset in since.items():
-        partition = key.ledger_partition
-        first[partition] = min(offset, first.get(partition, offset))
-    return {
-        partition: OffsetRange(max(first[partition], there.from_), there.until) for partition, there in bounds.items()
-    }

@@ -57,7 +57,7 @@ class SharedReadings:
 
     def _read_entries(self, places: Set[_Place]) -> Mapping[_Place, Found]:
         with suppress(ReplicationError):  # who asks alone gets an error of its own
-            read = self._positions.read_now({partition for partition, _ in places})
+            read = self._positions.read_on({partition for partition, _ in places}, self._positions.ends_now)
             return {place: Found(self._positions.known(*place)) for place in places if place[0] in read}
         return {}
 

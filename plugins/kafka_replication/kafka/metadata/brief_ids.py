@@ -60,16 +60,13 @@ class BriefIds:
             return {}
         except (ReplicationError, KafkaException, OSError) as error:
             self._failed += 1
-            self._close()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
             log.debug("no answer about the ids of topics: %s", error)
             return {}
         self._failed = 0
         return found
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _connect(admin: ReportingAdmin, topic: str) -> Connection:

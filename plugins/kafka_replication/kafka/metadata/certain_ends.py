@@ -7,7 +7,7 @@ successor. One broker's answer is enough to refuse something, not to give someth
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from kafka_replication.model.offsets import TopicPartition
 
 if TYPE_CHECKING:  # a client without the engine for whole batches has no wire
     from kafka_replication.wire.connection import Connection
-    from kafka_replication.wire.metadata import Told
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,17 @@ def certain_ends(
         with ExitStack() as stack:
             brokers = _all(config, admin, seconds, stack)
             told = {number: metadata.metadata(one, {at.topic for at in wanted}) for number, one in brokers.items()}
-            return _agreed(brokers, told, wanted)
+            ends = dict[TopicPartition, int]()
+            for at in sorted(wanted):
+                named = {one.leaders.get((at.topic, at.partition)) for one in told.values()}
+                leader = named.pop()
+                if named or leader is None or leader.epoch < 0 or leader.broker not in brokers:
+                    log.warning("%s: its end is not certain: brokers name different leaders of it, or none", at)
+                    continue
+                end = metadata.end(brokers[leader.broker], at.topic, at.partition, leader.epoch)
+                if end is not None:
+                    ends[at] = end
+            return ends
     except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as error:
         log.warning("the ends of %s are not certain: not every broker answers: %s", ", ".join(map(str, wanted)), error)
         return {}
@@ -61,21 +70,3 @@ def _all(config: clients.ClientConfig, admin: AdminClient, seconds: float, stack
         known = [metadata.metadata(opened[number], ()).brokers for number in left]
         left = {number: at for told in known for number, at in told.items() if number not in opened}
     return opened
-
-
-def _agreed(
-    brokers: Mapping[int, Connection], told: Mapping[int, Told], wanted: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    from kafka_replication.wire import metadata
-
-    ends = dict[TopicPartition, int]()
-    for at in sorted(wanted):
-        named = {one.leaders.get((at.topic, at.partition)) for one in told.values()}
-        leader = named.pop()
-        if named or leader is None or leader.epoch < 0 or leader.broker not in brokers:
-            log.warning("%s: its end is not certain: brokers name different leaders of it, or none", at)
-            continue
-        end = metadata.end(brokers[leader.broker], at.topic, at.partition, leader.epoch)
-        if end is not None:
-            ends[at] = end
-    return ends

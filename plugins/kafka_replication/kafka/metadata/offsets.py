@@ -120,7 +120,10 @@ def _ask_each(
         seconds = min(2 * seconds, patience.request)
         if all_or_none and len(left) < len(failed):
             return False
-        _refresh_metadata(admin, {partition.topic for partition in left})
+        topics = {partition.topic for partition in left}
+        if topics:  # or the client keeps stale leaders for 15 minutes; one request for all topics, not one for each
+            with suppress(KafkaException):
+                admin.list_topics(None if len(topics) > 1 else next(iter(topics)), timeout=5)
         return bool(left)
 
     # Nearly always all answer at once, and then a loop would cost more than the question.
@@ -179,15 +182,6 @@ def _why(admin: AdminClient, partition: TopicPartition, raised: KafkaException) 
     return reason
 
 
-def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
-    """Make the client ask for these topics' leaders again. Otherwise it keeps stale metadata for 15 minutes."""
-    with suppress(KafkaException):
-        if len(topics) > 1:  # one request for all topics of the cluster, instead of one for each
-            admin.list_topics(timeout=5)
-        elif topics:
-            admin.list_topics(next(iter(topics)), timeout=5)
-
-
 def _list(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
 ) -> dict[TopicPartition, int]:
@@ -202,11 +196,6 @@ def leader_epoch(admin: AdminClient, partition: TopicPartition) -> int | None:
 def _epoch_of(answer: ListOffsetsResultInfo) -> int | None:
     epoch = answer.leader_epoch
     return epoch if epoch is not None and epoch >= 0 else None
-
-
-def leader_epochs_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The current leader epochs of those partitions that answer at once with one."""
-    return {at: epoch for at, (_, epoch) in ends_now(admin, partitions).items() if epoch is not None}
 
 
 def ends_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int | None]]:
@@ -322,15 +311,12 @@ def all_three(
     return {**answered, **problems}
 
 
-def shown_ends(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """As `stable_ends`, of those partitions that answer at once, and in which nothing is hidden now."""
-    return {partition: end for partition, (end, _) in shown_logs(admin, partitions).items()}
-
-
 def shown_logs(
     admin: AdminClient, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int | None]]:
-    """The same ends, each with the leader epoch of who named it, if it is known."""
+    """As `stable_ends`, of those partitions that answer at once, and in which nothing is hidden now. Each end with the
+    leader epoch of who named it, if it is known.
+    """
     answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
     stable, _ = last_stable_each(admin, answers, _AT_ONCE)
     return {

@@ -62,7 +62,19 @@ def named(admin: AdminClient, partition: TopicPartition) -> str:
     such as brokers before Kafka 3.0. Never raises, and takes seconds at most.
     """
     try:
-        return f": {text}" if (text := _described(admin, partition)) else ""
+        if (first := next(_open_in(admin, partition), None)) is None:
+            return ""
+        producer, begins, described = first
+        abort = (
+            f"kafka-transactions.sh --bootstrap-server <cluster> abort --topic {partition.topic} --partition"
+            f" {partition.partition} --start-offset {begins}"
+        )
+        if described is not None:
+            return f": {_text(described, producer, abort)}"
+        return (
+            f": producer id {producer}, which no coordinator shows this login: its owner is somebody else, or the"
+            f" transaction hangs and never ends by itself; only if kafka-transactions.sh find-hanging names it: {abort}"
+        )
     except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
         log.debug("%s: nothing is known of its open transaction: %s", partition, e)
         return ""
@@ -137,23 +149,6 @@ def _written(admin: AdminClient, at: TopicPartition, producer: int, begins: int)
                 break
             offset, end = came[-1].until, min(end, int(data.high_watermark))
     return Coverage.of(written)
-
-
-def _described(admin: AdminClient, partition: TopicPartition) -> str:
-    first = next(_open_in(admin, partition), None)
-    if first is None:
-        return ""
-    producer, begins, described = first
-    abort = (
-        f"kafka-transactions.sh --bootstrap-server <cluster> abort --topic {partition.topic} --partition"
-        f" {partition.partition} --start-offset {begins}"
-    )
-    if described is not None:
-        return _text(described, producer, abort)
-    return (
-        f"producer id {producer}, which no coordinator shows this login: its owner is somebody else, or the"
-        f" transaction hangs and never ends by itself; only if kafka-transactions.sh find-hanging names it: {abort}"
-    )
 
 
 def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[int, int, Described | None]]:

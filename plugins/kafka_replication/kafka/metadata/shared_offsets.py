@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient
 
@@ -15,9 +14,9 @@ from kafka_replication.kafka.metadata import offsets
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import TopicPartition
 
-V = TypeVar("V")
-_ends: OfEachAdmin[SharedRead[TopicPartition, tuple[int, int | None]]] = OfEachAdmin(SharedRead)
-_epochs: OfEachAdmin[SharedRead[TopicPartition, int]] = OfEachAdmin(SharedRead)
+End = tuple[int, int | None]  # the end of a partition, and the leader epoch if it is known
+_ends: OfEachAdmin[SharedRead[TopicPartition, End]] = OfEachAdmin(SharedRead)
+_ends_now: OfEachAdmin[SharedRead[TopicPartition, End]] = OfEachAdmin(SharedRead)
 
 
 def shown_log(admin: AdminClient, at: TopicPartition) -> tuple[int, int | None] | None:
@@ -29,17 +28,17 @@ def shown_log(admin: AdminClient, at: TopicPartition) -> tuple[int, int | None] 
 
 def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
     """The current leader epoch of a partition, or None if the broker does not return it. Raises Unreachable."""
-    known = _asked(_epochs, admin, at, offsets.leader_epochs_now)
-    return offsets.leader_epoch(admin, at) if known is None else known
+    known = _asked(_ends_now, admin, at, offsets.ends_now)
+    return offsets.leader_epoch(admin, at) if known is None or known[1] is None else known[1]
 
 
 def _asked(
-    questions: OfEachAdmin[SharedRead[TopicPartition, V]],
+    questions: OfEachAdmin[SharedRead[TopicPartition, End]],
     admin: AdminClient,
     at: TopicPartition,
-    ask: Callable[[AdminClient, Set[TopicPartition]], Mapping[TopicPartition, V]],
-) -> V | None:
-    def answers(wanted: Set[TopicPartition]) -> Mapping[TopicPartition, V]:
+    ask: Callable[[AdminClient, Set[TopicPartition]], Mapping[TopicPartition, End]],
+) -> End | None:
+    def answers(wanted: Set[TopicPartition]) -> Mapping[TopicPartition, End]:
         with suppress(ReplicationError):  # who asks alone gets an error of its own
             return ask(admin, wanted)
         return {}

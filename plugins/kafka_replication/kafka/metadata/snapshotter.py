@@ -106,9 +106,22 @@ def _sources(
     patience: offsets.Patience,
 ) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
     """The source's description of the selected topics, those that exist or may exist, and those that do not."""
-    described = topics.describe(source, _wanted(replication, candidates(replication, source), only, known), patience)
-    sources = _with_open_transactions(source, _hidden(described, known))
-    return described, sources, _missing(replication, sources, only, {partition.topic for partition in known})
+    # A list of all topics leaves out those that the client may not describe. So topics that the file names, or that
+    # were replicated before, are requested by name: the answer distinguishes a missing topic from a missing right.
+    numbers: dict[str, list[int]] = {}
+    for partition in known:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    names = {*candidates(replication, source), *numbers}
+    wanted = {name for name in names if replication.selects(name) and (not only or name in only)}
+    described = topics.describe(source, wanted, patience)
+    there = {  # or may be: a topic that may not be described gets its known partitions
+        name: without_description(name, topic.problem, sorted(numbers.get(name, [0])))
+        if topic.problem and not topic.topic_id
+        else topic
+        for name, topic in described.topics.items()
+    }
+    sources = _with_open_transactions(source, there)
+    return described, sources, _missing(replication, sources, only, numbers)
 
 
 def _with_open_transactions(source: AdminClient, sources: Mapping[str, Topic]) -> dict[str, Topic]:
@@ -132,30 +145,6 @@ def candidates(replication: Replication, source: AdminClient) -> set[str]:
     """
     named, entries = replication.topics.named, replication.topics.include
     return {*named, *(topics.names(source) if len(named) < len(entries) else ())}
-
-
-def _wanted(
-    replication: Replication, names: Collection[str], only: Collection[str], known: Collection[TopicPartition]
-) -> set[str]:
-    """The selected topics. A list of all topics leaves out those that the client may not describe. So topics that the
-    file names, or that were replicated before, are requested by name: the answer distinguishes a missing topic from a
-    missing right.
-    """
-    wanted = {*names, *(partition.topic for partition in known)}
-    return {name for name in wanted if replication.selects(name) and (not only or name in only)}
-
-
-def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> dict[str, Topic]:
-    """The topics that exist or may exist. A topic that may not be described gets its known partitions."""
-    numbers: dict[str, list[int]] = {}
-    for partition in known:
-        numbers.setdefault(partition.topic, []).append(partition.partition)
-    return {
-        name: without_description(name, topic.problem, sorted(numbers.get(name, [0])))
-        if topic.problem and not topic.topic_id
-        else topic
-        for name, topic in described.topics.items()
-    }
 
 
 def _rights(side: Side, described: topics.Described) -> frozenset[Right]:

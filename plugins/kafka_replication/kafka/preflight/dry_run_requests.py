@@ -125,15 +125,8 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
         except KafkaException as e:
             error = e.args[0]
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS and not error.retriable() and error.code() > 0:
-                refused[name] = _refusal(name, error)
+                doing = f"creating topic {name}"
+                translated = translate(error, doing)
+                other = Refused(f"{doing}: {error.str()}", "correct target_topics")
+                refused[name] = translated if isinstance(translated, NotAuthorized) else other
     return refused
-
-
-def _refusal(name: str, error: KafkaError) -> ReplicationError:
-    doing = f"creating topic {name}"
-    translated = translate(error, doing)
-    return (
-        translated
-        if isinstance(translated, NotAuthorized)
-        else Refused(f"{doing}: {error.str()}", "correct target_topics")
-    )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
@@ -50,43 +48,26 @@ def check(
     address = str(config["bootstrap.servers"])
     if address in _answered:
         return
-    with _asking(address):
-        if address not in _answered:
-            _retried(side, config, partition, seconds, deadline)
-            _answered.add(address)
-
-
-@contextmanager
-def _asking(address: str) -> Iterator[None]:
-    """One thread asks. The others, which begin at the same time, give it a moment: each question costs a client."""
+    # One thread asks. The others, which begin at the same time, give it a moment: each question costs a client.
     mine = Future[None]()
     first = _first.setdefault(address, mine)
     if first is not mine:
         wait([first], TO_WAIT)
+    doing = f"{partition}: reaching the {side}"
     try:
-        yield
-    finally:
-        if first is mine:
-            del _first[address]
-            mine.set_result(None)
-
-
-def _retried(
-    side: str, config: clients.ClientConfig, partition: TopicPartition, seconds: float, deadline: Deadline
-) -> None:
-    try:
-        retry(
-            f"{partition}: reaching the {side}",
-            lambda: _ask(config, partition, deadline.within(seconds)),
-            deadline,
-            ATTEMPTS,
-        )
+        if address not in _answered:
+            retry(doing, lambda: _ask(config, partition, deadline.within(seconds)), deadline, ATTEMPTS)
+            _answered.add(address)
     except Unreachable as e:
         raise type(e)(
             f"{partition}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
             f"{e.remedy}{'; or ' * bool(e.remedy)}let the workers reach the advertised address of every broker"
             " (firewall, routes, names), see docs/deployment.md; if the brokers were only down, run again",
         ) from e
+    finally:
+        if first is mine:
+            del _first[address]
+            mine.set_result(None)
 
 
 def _forked() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import clients
@@ -33,9 +32,22 @@ def quarantined_records(
     for at in partitions:
         with closing(Cursor(config, consumer_group(key.replication), at, stall)) as cursor:
             for message in cursor.read(readable(starts[at], ends[at])):
-                ours = quarantine_record.ours_of(headers_of(message))
-                if quarantine_record.is_of(ours, key) and ours["generation"] == str(generation):
-                    yield _record(message, ours, at), ours["time"]
+                headers, content_key = headers_of(message), message.key()
+                ours = quarantine_record.ours_of(headers)
+                if not quarantine_record.is_of(ours, key) or ours["generation"] != str(generation):
+                    continue
+                original = quarantine_record.original(content_key, message.value(), headers)
+                failed = FailedRecord(
+                    offset=int(ours["offset"]),
+                    kind=ours["kind"],
+                    reason=ours["reason"],
+                    error=ours["error"],
+                    size=-1 if original is None else size_of(original),
+                    key_digest=key_digest(content_key),
+                    digest=digest_of(original) if original else "",
+                    place=Place(at.topic, at.partition, offset_of(message)),
+                )
+                yield failed, ours["time"]
 
 
 class QuarantineEnds:
@@ -54,18 +66,3 @@ class QuarantineEnds:
             there = state is not None and at.partition in state.partitions
             self._ends[at] = offsets.high_watermarks(self._admin, [at])[at] if there else 0
         return place.offset < self._ends[at]
-
-
-def _record(message: Message, ours: dict[str, str], at: TopicPartition) -> FailedRecord:
-    key = message.key()
-    original = quarantine_record.original(key, message.value(), headers_of(message))
-    return FailedRecord(
-        offset=int(ours["offset"]),
-        kind=ours["kind"],
-        reason=ours["reason"],
-        error=ours["error"],
-        size=-1 if original is None else size_of(original),
-        key_digest=key_digest(key),
-        digest=digest_of(original) if original else "",
-        place=Place(at.topic, at.partition, offset_of(message)),
-    )

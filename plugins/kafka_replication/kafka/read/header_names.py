@@ -5,27 +5,15 @@ So the batches that have headers are read a second time, as they are stored, ove
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.verification.digest import Headers
-from kafka_replication.wire.batch import CODEC, Batch, Malformed
+from kafka_replication.wire.batch import CODEC, Malformed
 from kafka_replication.wire.codecs import unpacked
 from kafka_replication.wire.header_names import NUL, nul_in_names
 
 CUT = "it has a header whose name has a NUL, where the client would cut it"
-
-
-class Names(Protocol):
-    """Answers for records with headers, in the order of their offsets."""
-
-    def wrong(self, offset: int, headers: Headers) -> str | None:
-        """The reason why these header names, as the client gives them, are not those of the record at this offset of
-        the source, or may not be; None if they are. Raises Unreachable, Stalled, GapFound, and SessionEnded if the
-        source no longer has the record.
-        """
 
 
 class HeaderNames:
@@ -46,6 +34,10 @@ class HeaderNames:
         self._scan.close()
 
     def wrong(self, offset: int, headers: Headers) -> str | None:
+        """The reason why these header names, as the client gives them, are not those of the record at this offset of
+        the source, or may not be; None if they are. Ask for records with headers, in the order of their offsets.
+        Raises Unreachable, Stalled, GapFound, and SessionEnded if the source no longer has the record.
+        """
         if not self._first <= offset < self._until:
             self._go_to(offset)
         if self._cut is None:
@@ -65,7 +57,11 @@ class HeaderNames:
             batch = self._scan.peek(offset + 1)
             if batch is None or batch.base_offset > offset:
                 raise self._gone(offset)
-            self._take(batch, unpacked(batch.attributes & CODEC, batch.payload))
+            data = unpacked(batch.attributes & CODEC, batch.payload)
+            self._first, self._until, self._data, self._count = batch.base_offset, batch.until, data, batch.count
+            self._whole, self._cut, self._why = set(), None, CUT
+            if batch.count != batch.last_offset_delta + 1:
+                self._look_at_each()
         except (Malformed, ValueError) as e:
             self._doubt(offset, offset + 1, e)
 
@@ -74,12 +70,6 @@ class HeaderNames:
             f"{self._at}: the record at offset {offset} was read, but its leader does not have it any more",
             "a new session reads on",
         )
-
-    def _take(self, batch: Batch, data: bytes) -> None:
-        self._first, self._until, self._data, self._count = batch.base_offset, batch.until, data, batch.count
-        self._whole, self._cut, self._why = set(), None, CUT
-        if batch.count != batch.last_offset_delta + 1:
-            self._look_at_each()
 
     def _look_at_each(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -34,16 +34,11 @@ def first_times(
     end = time.monotonic() + seconds
     read: dict[TopicPartition, int | None] = {}
     with borrowed(config, group, **_SMALL) as reader:
-        for some in _in_groups(offsets):
+        items = sorted(offsets.items())
+        for first in range(0, len(items), AT_ONCE):
             if time.monotonic() < end:
-                read |= _read(reader, some, end)
+                read |= _read(reader, dict(items[first : first + AT_ONCE]), end)
     return read
-
-
-def _in_groups(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
-    items = sorted(offsets.items())
-    for first in range(0, len(items), AT_ONCE):
-        yield dict(items[first : first + AT_ONCE])
 
 
 def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -> dict[TopicPartition, int | None]:
@@ -61,7 +56,8 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
             continue
         error = message.error()
         if error is None:
-            read[at] = _time(message)
+            millis = message.timestamp()[1]
+            read[at] = millis if millis > 0 else None
             reader.incremental_unassign([ClientPartition(at.topic, at.partition)])
         elif error.code() == KafkaError._PARTITION_EOF:
             if offset_of(message) >= offsets[at]:
@@ -78,8 +74,3 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
 def _place(message: Message) -> TopicPartition | None:
     topic, partition = message.topic(), message.partition()
     return None if topic is None or partition is None or partition < 0 else TopicPartition(topic, partition)
-
-
-def _time(message: Message) -> int | None:
-    millis = message.timestamp()[1]
-    return millis if millis > 0 else None

@@ -54,24 +54,20 @@ class SecondLook:
         if not is_unreadable(event):
             return None
         with closing(clients.uncommitted_consumer(self.source, self.group, **_EAGER)) as consumer:
-            return self._extent(consumer, position, offset_of(event))
-
-    def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> OffsetRange | None:
-        """The offsets of the first batch from ``position`` on that cannot be read, also if it was aborted.
-
-        None if it begins behind ``nothing_below``, where a ``read_committed`` reader was stopped: then that batch can
-        be read now, and visible records may lie before this one. The batch's header may be damaged, so its offsets are
-        found by reading.
-        """
-        for event in self._events(consumer, position):
-            if event.error() is not None:
-                break
-            position = offset_of(event) + 1
-        if not is_unreadable(event) or offset_of(event) > nothing_below:
-            return None
-        first, end = offset_of(event), offsets.high_watermarks(self.admin, [self.at])[self.at]
-        behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
-        return OffsetRange(max(position, first) if first < behind else position, behind)
+            # The first batch from ``position`` on that cannot be read, also if it was aborted. Its header may be
+            # damaged, so its offsets are found by reading.
+            nothing_below = offset_of(event)
+            for event in self._events(consumer, position):
+                if event.error() is not None:
+                    break
+                position = offset_of(event) + 1
+            # Behind the place where the ``read_committed`` reader was stopped: that batch can be read now, and visible
+            # records may lie before this one.
+            if not is_unreadable(event) or offset_of(event) > nothing_below:
+                return None
+            first, end = offset_of(event), offsets.high_watermarks(self.admin, [self.at])[self.at]
+            behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
+            return OffsetRange(max(position, first) if first < behind else position, behind)
 
     def _behind(self, consumer: Consumer, first: int, within: OffsetRange) -> int:
         """The first offset behind the batch at ``first`` where there is a record, or another such batch; the end of

@@ -48,29 +48,22 @@ def partitioner(
         case str(name) if name == KEEP:
             return Partitioner(_by(name, count), lambda _: number)
         case str(name) if name == BY_KEY:
-            return Partitioner(_by(name, count), _by_key(number, count))
+            # As `org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey`. Java's producer
+            # spreads records without a key by chance; here they go by their offset, so that an audit knows where.
+            return Partitioner(
+                _by(name, count),
+                lambda record: block(number, record[0], count) if record[2] is None else murmur2(record[2], count),
+            )
         case str(name) if name == ROUND_ROBIN:
             return Partitioner(_by(name, count), lambda record: block(number, record[0], count))
         case name:
-            function, text = _imported(name)
+            function, text = imported(name, "partitioning")
             origin = Origin(cluster, source.topic, number)
             return Partitioner(_by(name, count, hash_of(text)), _calling(name, function, origin, count))
 
 
 def _by(name: str, partitions: int, hash_: str = "") -> PartitionedBy:
     return PartitionedBy(name=name, hash=hash_, partitions=partitions)
-
-
-def _by_key(number: int, count: int) -> Choose:
-    """As `org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey`. Java's producer spreads
-    records without a key by chance; here they go by their offset, so that an audit knows where they are.
-    """
-
-    def choose(record: Record) -> int:
-        key = record[2]
-        return murmur2(key, count) if key is not None else block(number, record[0], count)
-
-    return choose
 
 
 def partition_of_key(by: KeyHash, key: bytes, partitions: int) -> int:
@@ -83,11 +76,7 @@ def partition_of_key(by: KeyHash, key: bytes, partitions: int) -> int:
 def check(partitioning: Partitioning) -> None:
     """Raise BadInput for a function that cannot be imported here."""
     if partitioning.name not in BUILT_IN:
-        _imported(partitioning.name)
-
-
-def _imported(name: str) -> tuple[Callable[..., object], str]:
-    return imported(name, "partitioning")
+        imported(partitioning.name, "partitioning")
 
 
 def _calling(name: str, function: Callable[..., object], origin: Origin, count: int) -> Choose:

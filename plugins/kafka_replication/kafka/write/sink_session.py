@@ -93,13 +93,23 @@ class KafkaSinkSession:
         self._partition.check_ids(ids)
 
     def begin(self) -> ChunkWriter:
+        aside = None
+        if self._aside is not None:
+            aside = AsideWriter(
+                rules=self._aside,
+                before=self._set_aside,
+                limits=self._target_limits,
+                origin=Origin(self._partition.key, self._ids, self._aside.generation),
+                sender=self._partition.sender,
+                partitions=lambda: self._quarantine_partitions,
+            )
         self._writer = writer = ChunkWriter(
             key=self._partition.key,
             sender=self._partition.sender,
             places=Ends(self._partition) if self._spread is None else self._spread.begin(),
             window=self._window,
             limits=self._limits,
-            aside=self._aside_writer(),
+            aside=aside,
         )
         self._partition.begin()
         return writer
@@ -134,18 +144,6 @@ class KafkaSinkSession:
     @cached_property
     def _target_limits(self) -> TargetLimits:
         return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target)
-
-    def _aside_writer(self) -> AsideWriter | None:
-        if self._aside is None:
-            return None
-        return AsideWriter(
-            rules=self._aside,
-            before=self._set_aside,
-            limits=self._target_limits,
-            origin=Origin(self._partition.key, self._ids, self._aside.generation),
-            sender=self._partition.sender,
-            partitions=lambda: self._quarantine_partitions,
-        )
 
     @cached_property
     def _quarantine_partitions(self) -> int:

@@ -1,35 +1,20 @@
-"""The kinds of SASL login: what a client says to a broker, and what the broker has to answer."""
+"""The kinds of SASL login: what a client says to a broker, and what the broker has to answer.
+
+The same login is used for each connection, and each time that a connection logs in again. ``who`` is the name in
+messages: nothing secret. ``remedy`` says what to do if a broker refuses the login. ``exchange`` is the exchange of
+messages after the broker has agreed to the mechanism; ``seconds`` is the time for what is fetched from elsewhere, and
+it raises ValueError for an answer that is none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kafka_replication.model.errors import NotAuthenticated
 from kafka_replication.wire.login.tokens import Tokens
 
 Say = Callable[[str], str]  # sends a message and returns the broker's answer; raises NotAuthenticated if it refuses
-
-
-class Login(Protocol):
-    """A way to log in. The same one is used for each connection, and each time that a connection logs in again."""
-
-    @property
-    def mechanism(self) -> str: ...
-
-    @property
-    def who(self) -> str:
-        """The name in messages: nothing secret."""
-
-    @property
-    def remedy(self) -> str:
-        """Says what to do if a broker refuses the login."""
-
-    def exchange(self, say: Say, seconds: float) -> None:
-        """The exchange of messages after the broker has agreed to the mechanism. ``seconds`` is the time for what is
-        fetched from elsewhere. Raises ValueError for an answer that is none.
-        """
 
 
 _OF_A_USER = "correct sasl.username and sasl.password of the connection"
@@ -87,3 +72,6 @@ class Bearer:
         except (NotAuthenticated, ValueError):
             self.tokens.forget(token)
             raise
+
+
+Login = Plain | Scram | Bearer

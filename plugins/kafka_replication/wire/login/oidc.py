@@ -12,7 +12,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,7 +58,8 @@ class TokenEndpoint:
         self._credentials = base64.b64encode(f"{self.client}:{secret}".encode()).decode()
         self._secrets = (secret, self._credentials)
         self._url, self._scope = _setting(config, ENDPOINT), str(config.get(SCOPE, ""))
-        self._extensions = _pairs(str(config.get(EXTENSIONS, "")))
+        pairs = [part.strip().partition("=") for part in str(config.get(EXTENSIONS, "")).split(",") if part.strip()]
+        self._extensions = tuple((name.strip(), value.strip()) for name, _, value in pairs)
         parts = urlsplit(self._url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise Unsupported(f"{ENDPOINT} of the connection is no address of HTTP, without a user in it", "correct it")
@@ -72,7 +73,13 @@ class TokenEndpoint:
         until = time.monotonic() + seconds
 
         def once() -> Token:
-            return self._token_in(self._asked(max(0.1, min(ANSWER, until - time.monotonic()))))
+            said = _document(self._asked(max(0.1, min(ANSWER, until - time.monotonic()))))
+            value = str(said.get("access_token") or "")
+            try:
+                return Token(value=value, expires=_end(value, said), extensions=self._extensions)
+            except ValueError as e:  # shows no token
+                what = f"the answer of {self.name} is of no use: {e}"
+                raise NotAuthenticated(what, "see the provider's log") from None
 
         return retry(f"asking {self.name}", once, NEVER, ATTEMPTS, patience=seconds)
 
@@ -114,14 +121,6 @@ class TokenEndpoint:
         said = str(reason) if isinstance(reason, OSError | str) else type(reason).__name__
         return Unreachable(f"{self.name} does not answer: {said}", f"check the provider, and {ENDPOINT}")
 
-    def _token_in(self, answer: bytes) -> Token:
-        said = _document(answer)
-        value = str(said.get("access_token") or "")
-        try:
-            return Token(value=value, expires=_end(value, said), extensions=self._extensions)
-        except ValueError as e:  # shows no token
-            raise NotAuthenticated(f"the answer of {self.name} is of no use: {e}", "see the provider's log") from None
-
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows nowhere: the secret would go along."""
@@ -135,11 +134,6 @@ def _setting(config: Mapping[str, Any], *names: str) -> str:
     if not value:
         raise Unsupported(f"the connection sets {METHOD} to oidc, and no {names[0]}", f"set {names[0]}")
     return value
-
-
-def _pairs(text: str) -> Sequence[tuple[str, str]]:
-    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-    return tuple((name.strip(), value.strip()) for name, _, value in parts)
 
 
 def _document(answer: bytes) -> Mapping[str, Any]:

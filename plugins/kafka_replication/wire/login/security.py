@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kafka_replication.wire.login import oidc, tls
 from kafka_replication.wire.login.mechanisms import Bearer, Login, Plain, Scram
-from kafka_replication.wire.login.tokens import OF_A_CLOUD, OF_THE_CONNECTION, Source, Tokens, from_callback, secrets_of
+from kafka_replication.wire.login.tokens import OF_A_CLOUD, OF_THE_CONNECTION, Source, Tokens, from_callback
 from kafka_replication.wire.login.unsupported import Unsupported
 
 CLIENT = "rdkafka"  # confluent-kafka's own, so that the same quota counts
@@ -89,7 +89,9 @@ class Security:
 def tokens_of(function: TokenCallback, config: Mapping[str, Any]) -> Tokens:
     """The tokens that this function gives, for a connection with these settings."""
     source = _source(config)
-    return Tokens(from_callback(function, config.get(_ARGUMENT), secrets_of(config), source), source.name)
+    may_be_secret = ("password", "secret", ".pem", _ARGUMENT)
+    secrets = [str(value) for name, value in config.items() if name.endswith(may_be_secret)]
+    return Tokens(from_callback(function, config.get(_ARGUMENT), secrets, source), source.name)
 
 
 def _source(config: Mapping[str, Any]) -> Source:
@@ -108,11 +110,7 @@ def _login(config: Mapping[str, Any], token_callback: TokenCallback | None) -> L
         return Plain(user, password)
     if mechanism in _SCRAM:
         return Scram(mechanism, user, password)
-    return _bearer(config, token_callback)
-
-
-def _bearer(config: Mapping[str, Any], token_callback: TokenCallback | None) -> Bearer:
-    """A callback comes before the provider, as in librdkafka."""
+    # A callback comes before the provider, as in librdkafka.
     if token_callback is not None:
         source = _source(config)
         return Bearer(f"the token of {source.name}", tokens_of(token_callback, config), f"{source.remedy}; {_SAYS_WHY}")

@@ -46,7 +46,17 @@ def context(config: Mapping[str, Any]) -> ssl.SSLContext:
     if ciphers := config.get("ssl.cipher.suites"):
         with _using("ssl.cipher.suites"):
             made.set_ciphers(str(ciphers))
-    _load_certificate(made, config)
+    password = str(config.get("ssl.key.password", ""))  # without one, OpenSSL would ask for it on the terminal
+    with ExitStack() as stack:
+        certificate = _file(stack, config, "ssl.certificate")
+        if certificate is not None:
+            key = _file(stack, config, "ssl.key")
+            with _using("ssl.key.* or ssl.certificate.*"):
+                made.load_cert_chain(certificate, key, password)
+    if store := config.get("ssl.keystore.location"):
+        with _using("ssl.keystore.location", "ssl.keystore.password"), ExitStack() as stack:
+            content = _pem_of(Path(store).read_bytes(), str(config.get("ssl.keystore.password", "")))
+            made.load_cert_chain(stack.enter_context(_private_file(content)), None, "")
     return made
 
 
@@ -66,21 +76,6 @@ def trusting(config: Mapping[str, Any], prefix: str) -> ssl.SSLContext:
         with _using(f"{prefix}.ca.pem"):
             made.load_verify_locations(cadata=str(text))
     return made
-
-
-def _load_certificate(made: ssl.SSLContext, config: Mapping[str, Any]) -> None:
-    """Load the client's certificate and key. Without a password OpenSSL would ask for it on the terminal."""
-    password = str(config.get("ssl.key.password", ""))
-    with ExitStack() as stack:
-        certificate = _file(stack, config, "ssl.certificate")
-        if certificate is not None:
-            key = _file(stack, config, "ssl.key")
-            with _using("ssl.key.* or ssl.certificate.*"):
-                made.load_cert_chain(certificate, key, password)
-    if store := config.get("ssl.keystore.location"):
-        with _using("ssl.keystore.location", "ssl.keystore.password"), ExitStack() as stack:
-            content = _pem_of(Path(store).read_bytes(), str(config.get("ssl.keystore.password", "")))
-            made.load_cert_chain(stack.enter_context(_private_file(content)), None, "")
 
 
 def _file(stack: ExitStack, config: Mapping[str, Any], name: str) -> str | None:

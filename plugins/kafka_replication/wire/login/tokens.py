@@ -80,10 +80,13 @@ class Tokens:
         try:
             return fetching.result(seconds)
         except (Unreachable, TimedOut) as e:
-            self._give_up(fetching)
+            with self._lock:
+                if self._fetching is fetching:  # it hangs: the next caller tries anew
+                    self._fetching = None
+                old = self._token if self._token is not None and self._now() < self._token.expires else None
             late = isinstance(e, TimedOut)
             error = Stalled(f"{self._source} gave no token within {seconds:.0f} s", "run again") if late else e
-            if (old := self._old()) is None:
+            if old is None:
                 raise error from None
             log.warning("%s; the token before is used until it ends", error)
             return old
@@ -104,15 +107,6 @@ class Tokens:
             with self._lock:
                 self._fetching = None
 
-    def _give_up(self, fetching: Future[Token]) -> None:
-        with self._lock:
-            if self._fetching is fetching:  # it hangs: the next caller tries anew
-                self._fetching = None
-
-    def _old(self) -> Token | None:
-        with self._lock:
-            return self._token if self._token is not None and self._now() < self._token.expires else None
-
 
 def from_callback(
     function: Callable[[Any], Any], argument: object, secrets: Sequence[str], source: Source = OF_THE_CONNECTION
@@ -127,28 +121,24 @@ def from_callback(
         except Exception as e:  # noqa: BLE001  # it is a user's
             said = without(f"{type(e).__name__}: {e}", secrets)
             raise Unreachable(f"{source.name} gives no token: {said}", source.remedy) from None
+        extensions: object = None
         try:
-            return _token_of(returned)
-        except ValueError as e:
+            match returned:
+                case (str(value), int() | float() as expires):
+                    pass
+                case (str(value), int() | float() as expires, _):
+                    pass
+                case (str(value), int() | float() as expires, _, extensions):
+                    pass
+                case _:
+                    raise ValueError("it is not a token with the seconds of its end")
+            pairs = extensions.items() if isinstance(extensions, Mapping) else ()
+            shown = tuple((str(name), str(text)) for name, text in pairs)
+            return Token(value=value, expires=expires, extensions=shown)
+        except ValueError as e:  # shows nothing of what was returned
             raise NotAuthenticated(f"what {source.name} returned is of no use: {e}", source.remedy) from None
 
     return fetch
-
-
-def _token_of(returned: object) -> Token:
-    """Raises ValueError, which shows nothing of what was returned."""
-    extensions: object = None
-    match returned:
-        case (str(value), int() | float() as expires):
-            pass
-        case (str(value), int() | float() as expires, _):
-            pass
-        case (str(value), int() | float() as expires, _, extensions):
-            pass
-        case _:
-            raise ValueError("it is not a token with the seconds of its end")
-    pairs = extensions.items() if isinstance(extensions, Mapping) else ()
-    return Token(value=value, expires=expires, extensions=tuple((str(name), str(text)) for name, text in pairs))
 
 
 def without(text: str, secrets: Sequence[str]) -> str:
@@ -156,9 +146,3 @@ def without(text: str, secrets: Sequence[str]) -> str:
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
-
-
-def secrets_of(config: Mapping[str, Any]) -> Sequence[str]:
-    """The values of settings that may be secret."""
-    named = ("password", "secret", ".pem", "sasl.oauthbearer.config")
-    return [str(value) for name, value in config.items() if name.endswith(named)]

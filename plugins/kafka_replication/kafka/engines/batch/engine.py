@@ -112,7 +112,9 @@ class BatchReader:
     def _copy(self, left: OffsetRange, target: Batches, most_records: int) -> Chunk:
         first = self._scan.peek(left.until)
         if first is not None and self._scan.position == left.from_:
-            self._check(first, left, target.largest)
+            why = _why_not(first) or _too_large(_fit(first, left.from_, left.until), target.largest)
+            if why:  # it cannot be sent as it is
+                raise HandOver(self._end, why)
         writer = target.begin()
         packing = Packing(writer, target.largest)
         try:
@@ -160,13 +162,6 @@ class BatchReader:
             if self._why_slow:
                 return
 
-    def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
-        """Raise HandOver unless this batch, the first one, can be sent as it is."""
-        if why := _why_not(batch):
-            raise HandOver(self._end, why)
-        if why := _too_large(_fit(batch, left.from_, left.until), largest):
-            raise HandOver(self._end, why)
-
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._scan.go_to(left.from_)
         self._read = None
@@ -195,7 +190,8 @@ class BatchReader:
 def _fit(batch: Batch, first: int, until: int) -> Batch:
     """The part of the batch at these source offsets, which may be all of it or nothing, as a producer would send it."""
     whole = first <= batch.base_offset and batch.until <= until
-    return batch if whole and batch.is_dense and batch.is_as_sent else repacked([batch], first, until)
+    dense = batch.count == batch.last_offset_delta + 1  # a record at each of its offsets
+    return batch if whole and dense and batch.is_as_sent else repacked([batch], first, until)
 
 
 def _why_not(batch: Batch) -> str | None:

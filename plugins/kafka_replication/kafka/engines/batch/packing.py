@@ -6,6 +6,7 @@ cost as many requests as there are, and where replicas are waited for, they cost
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from kafka_replication.kafka.write.producers.batch_producer import BatchLane
@@ -48,17 +49,16 @@ class Packing:
         most = min(TOGETHER, self._largest, self._writer.most)
         if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > most):
             self._send_small()
-        if not self._is_small(batch, size):
+        # Small: packing it takes less time than a request of its own, as far as requests were seen to take here.
+        to_pack = batch.count * A_RECORD + size * A_BYTE[_codec(batch)]
+        if batch.size < LARGE and to_pack < max(A_REQUEST, self._writer.seconds_each):
+            # Without the answer that it came in, which has other ones, and aborted ones, around it.
+            apart = replace(batch, payload=memoryview(bytes(batch.payload)), body=memoryview(b""))
+            self._small.append(apart)
+            self._together += unpacked
+        else:
             self._send_small()
             self._send(batch)
-        else:
-            self._small.append(_apart(batch))
-            self._together += unpacked
-
-    def _is_small(self, batch: Batch, size: int) -> bool:
-        """True if packing it takes less time than a request of its own, as far as requests were seen to take here."""
-        to_pack = batch.count * A_RECORD + size * A_BYTE[_codec(batch)]
-        return batch.size < LARGE and to_pack < max(A_REQUEST, self._writer.seconds_each)
 
     def hexdigest(self) -> str:
         """Send what is left. The digest of all batches that were sent.
@@ -72,20 +72,14 @@ class Packing:
 
     def _send_small(self) -> None:
         small, self._small, self._together = self._small, [], 0
-        for batch in self._packed(small):
+        if len(small) > 1:
+            # The same ones are sent if the one batch would be too large, or one of them is damaged: what becomes of its
+            # records is for the target and for its readers to say.
+            with suppress(Malformed):
+                one = repacked(small, small[0].base_offset, small[-1].until, MOST)
+                small = [one] if one.size <= self._largest else small
+        for batch in small:
             self._send(batch)
-
-    def _packed(self, small: list[Batch]) -> list[Batch]:
-        """One batch; or the same ones, if that one would be too large, or one of them is damaged: what becomes of its
-        records is for the target and for its readers to say.
-        """
-        if len(small) < 2:
-            return small
-        try:
-            one = repacked(small, small[0].base_offset, small[-1].until, MOST)
-        except Malformed:
-            return small
-        return [one] if one.size <= self._largest else small
 
     def _send(self, batch: Batch) -> None:
         """The digest is of what is sent, so reading back cannot tell that two batches changed places here."""
@@ -101,8 +95,3 @@ class Packing:
 
 def _codec(batch: Batch) -> int:
     return batch.attributes & CODEC
-
-
-def _apart(batch: Batch) -> Batch:
-    """The same batch without the answer that it came in, which has other ones, and aborted ones, around it."""
-    return replace(batch, payload=memoryview(bytes(batch.payload)), body=memoryview(b""))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.chunk_size import CHUNK_BYTES
 from kafka_replication.copying.engine import OnlyAsStored
+from kafka_replication.copying.pipeline import Piped
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import UNREADABLE, WithoutHeaders, headers_of
@@ -19,26 +20,12 @@ from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.port import Record, RefusedAt, Screen
-from kafka_replication.verification.digest import Fingerprint
-
-if TYPE_CHECKING:
-    from kafka_replication.kafka.read.header_names import Names
+from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
+from kafka_replication.verification.digest import Fingerprint, Headers
 
 # Bytes that are given to the writer at a time: fewer if it takes long, so that a chunk ends soon after its time.
 LEAST_STEP, MOST_STEP = 128 << 10, 1 << 20
 LONG = 0.25  # seconds
-
-
-class Target(Protocol):
-    """The part of a `RecordWriter` that is needed here."""
-
-    @property
-    def screen(self) -> Screen | None: ...
-    @property
-    def full(self) -> bool: ...
-    def set_aside(self, record: Record, failure: Failure) -> None: ...
-    def write(self, records: Sequence[Record]) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +41,8 @@ class ChunkReader:
     pace: Pace
     deadline: Deadline = NEVER
     hands_over: bool = False  # another engine copies records that the client would change
-    names: Names | None = None  # None: it is not known whether the client cuts header names
+    # As `HeaderNames.wrong`. None: it is not known whether the client cuts header names.
+    wrong_names: Callable[[int, Headers], str | None] | None = None
     at_once: int | None = None  # records that are given to the writer at a time, at most
     at: TopicPartition = field(init=False)
     position: int = field(init=False)  # the next source offset
@@ -65,7 +53,7 @@ class ChunkReader:
     def __post_init__(self) -> None:
         self.at, self.position = self.source.at, self.left.from_
 
-    def read(self, writer: Target) -> None:
+    def read(self, writer: RecordWriter | Piped) -> None:
         """Pass the records to the writer in batches. Raises RefusedAt for a record that cannot be copied unchanged,
         GapFound, Stalled, OutOfTime, NoProgress, and the errors of the writer.
         """
@@ -81,7 +69,13 @@ class ChunkReader:
             self.deadline.check_stopped(f"{self.at}: reading")
             if not self.source.pending and not self.source.arrive(self.position):
                 self.deadline.check(f"{self.at}: waiting for the source at offset {self.position} of {self.left}")
-                self._check_stall()
+                if self.source.clock.is_over():
+                    raise Stalled(
+                        f"{self.at}: the source sent nothing for {self.settings.stall_timeout} s at offset"
+                        f" {self.position} of {self.left}",
+                        "check the source's brokers; the next run continues after the last commit. If the source skips"
+                        " gigabytes of aborted records, raise copy.stall_timeout",
+                    )
             before, began = self.seen.bytes, time.monotonic()
             records, full = self._take(before + self.pace.step(step), writer)
             writer.write(records)
@@ -92,16 +86,7 @@ class ChunkReader:
                 step = max(LEAST_STEP, step // 2) if took > LONG else min(MOST_STEP, 2 * step)
                 self.pace.spend(self.seen.bytes - before)
 
-    def _check_stall(self) -> None:
-        if self.source.clock.is_over():
-            raise Stalled(
-                f"{self.at}: the source sent nothing for {self.settings.stall_timeout} s at offset {self.position} of"
-                f" {self.left}",
-                "check the source's brokers; the next run continues after the last commit. If the source skips"
-                " gigabytes of aborted records, raise copy.stall_timeout",
-            )
-
-    def _take(self, step: int, writer: Target) -> tuple[list[Record], bool]:
+    def _take(self, step: int, writer: RecordWriter | Piped) -> tuple[list[Record], bool]:
         """Pending records until the chunk has ``step`` bytes, and whether the chunk is full or the range has ended.
 
         Most of the processor time of reading is spent here: hence local names, and only one Python call for an
@@ -111,7 +96,7 @@ class ChunkReader:
         most_bytes, add = min(step, CHUNK_BYTES), self.seen.add
         most_records = min(self.most_records, seen.count + (self.at_once or self.most_records))
         records: list[Record] = []
-        append, screen, names = records.append, writer.screen, self.names
+        append, screen, wrong_names = records.append, writer.screen, self.wrong_names
         full = False
         try:
             while pending and not full:
@@ -132,13 +117,13 @@ class ChunkReader:
                     position, full = self._beyond(offset, position), True
                     break
                 kind, timestamp = message.timestamp()
-                unfaithful = _early(timestamp) if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE else None
+                unfaithful = _EARLY.format(timestamp) if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE else None
                 try:
                     headers = headers_of(message)
                 except SystemError:
                     headers, message = None, cast(Message, WithoutHeaders(message))
                     unfaithful = unfaithful or _NOT_UTF_8
-                if headers and names is not None and (wrong := names.wrong(offset, headers)):
+                if headers and wrong_names is not None and (wrong := wrong_names(offset, headers)):
                     headers, unfaithful = None, unfaithful or wrong
                 key, value = message.key(), message.value()
                 record = (offset, timestamp, key, value, headers)
@@ -169,7 +154,7 @@ class ChunkReader:
             raise OnlyAsStored(failure.offset + 1, f"the record at offset {failure.offset}: {failure.reason}")
         return True
 
-    def _set_aside(self, writer: Target, record: Record, failure: Failure) -> None:
+    def _set_aside(self, writer: RecordWriter | Piped, record: Record, failure: Failure) -> None:
         """Raises RefusedAt if nothing is set aside."""
         if writer.screen is not None:
             writer.set_aside(record, failure)
@@ -200,8 +185,5 @@ def _failure(record: Record, unfaithful: str | None, screen: Screen | None) -> F
     return screen(record) if screen else None
 
 
-def _early(timestamp: int) -> str:
-    return f"its timestamp is {timestamp}, which the client would replace by the current time"
-
-
+_EARLY = "its timestamp is {}, which the client would replace by the current time"
 _NOT_UTF_8 = "it has a header whose name is not UTF-8"

@@ -18,7 +18,7 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import Loan, borrow
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
-from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
+from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.metadata import shared_offsets, topics
 from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.unreadable_batches import SecondLook
@@ -30,7 +30,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.runtime.extras import without
 from kafka_replication.runtime.garbage import without_gc
-from kafka_replication.sinks.port import Sink, SinkSession
+from kafka_replication.sinks.port import RecordWriter, Sink, SinkSession
 from kafka_replication.verification.digest import DIGEST_KIND, Headers
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ class RecordReader:
         scan = BatchScan(self._source, self._at, self._settings.stall_timeout, self._throttling, limit)
         return HeaderNames(self._at, scan)
 
-    def wrong(self, offset: int, headers: Headers) -> str | None:
-        """As `Names` says; the first record with headers opens a connection. Without one, a header name with a NUL is
-        cut, and nothing shows that.
+    def _wrong(self, offset: int, headers: Headers) -> str | None:
+        """As `HeaderNames.wrong`; the first record with headers opens a connection. Without one, a header name with a
+        NUL is cut, and nothing shows that.
         """
         try:
             return None if self._names is None else self._names.wrong(offset, headers)
@@ -173,48 +173,35 @@ class RecordReader:
             pace=self._pace,
             deadline=self._deadline,
             hands_over=self._hands_over,
-            names=self,
+            wrong_names=self._wrong,
         )
         self._pace.wait()
         writer = target.begin()
-        if self._pipeline is not None:
-            return self._changed(left, chunk, Piped(self._pipeline, self._origin, writer))
-        with without_gc():
-            self._read(chunk, writer)
-        digest = chunk.seen.hexdigest()
-        placement = writer.finish(digest)
+        piped = None if self._pipeline is None else Piped(self._pipeline, self._origin, writer)
+        if piped is None:
+            with without_gc():
+                self._read(chunk, writer)
+        else:  # a user's function may leave reference cycles, so garbage collection stays on
+            if piped.screen is not None:
+                chunk.at_once = AT_ONCE
+            self._read(chunk, piped)
+        written = chunk.seen if piped is None else piped.written
+        digest = written.hexdigest()
+        placement = writer.finish(digest) if piped is None else piped.finish()
         return Chunk(
             range=OffsetRange(left.from_, chunk.position),
-            count=chunk.seen.count,
-            bytes=chunk.seen.bytes,
+            count=written.count,
+            bytes=written.bytes,
             digest=digest,
             placement=placement,
             leader_epoch=self._last_epoch(chunk),
+            sources=piped.copied if piped else None,
+            filtered=piped.filtered if piped else 0,
             failures=writer.failures,
+            transform=piped.pipeline.identity if piped else None,
         )
 
-    def _changed(self, left: OffsetRange, chunk: ChunkReader, piped: Piped) -> Chunk:
-        """The same chunk, with what the pipeline makes of its records. A user's function may leave reference cycles, so
-        garbage collection stays on.
-        """
-        if piped.screen is not None:
-            chunk.at_once = AT_ONCE
-        self._read(chunk, piped)
-        placement = piped.finish()
-        return Chunk(
-            range=OffsetRange(left.from_, chunk.position),
-            count=piped.written.count,
-            bytes=piped.written.bytes,
-            digest=piped.written.hexdigest(),
-            placement=placement,
-            leader_epoch=self._last_epoch(chunk),
-            sources=piped.copied,
-            filtered=piped.filtered,
-            failures=piped.writer.failures,
-            transform=piped.pipeline.identity,
-        )
-
-    def _read(self, chunk: ChunkReader, writer: Target) -> None:
+    def _read(self, chunk: ChunkReader, writer: RecordWriter | Piped) -> None:
         """Read a chunk. What lies before a batch that cannot be read is a chunk of its own."""
         chunk.read(writer)
         self._next = None if chunk.stopped else chunk.position
@@ -252,22 +239,19 @@ class RecordReader:
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._epoch_at_assign = shared_offsets.leader_epoch(self._admin, self._at)
-        self._choose_consumer(position.leader_epoch)
-        self._reader.come_to_rest()
-        if left.from_ < position.next_offset and position.leader_epoch is not None:
-            self._reader.check_not_truncated(position.next_offset, position.leader_epoch)
-        self._reader.assign(left.from_, position.leader_epoch if left.from_ == position.next_offset else None)
-
-    def _choose_consumer(self, stored: int | None) -> None:
-        """A consumer of the pool does if the leader epoch is the stored one, or none is stored: then no leader came
-        that could have truncated the log. That saves its connections.
-        """
+        # A consumer of the pool does if the leader epoch is the stored one, or none is stored: then no leader came that
+        # could have truncated the log. That saves its connections.
+        stored = position.leader_epoch
         does = stored is None or stored < 0 or stored == self._epoch_at_assign
         if self._loan is not None and not does:
             self.close()
         if does and clients.made(self, "_reader") is None and not clients.tells_statistics(self._source):
             self._loan = borrow(self._paced, self._group, reads=self._topic_id, throttled=self._throttling)
             self._reader = self._reading(self._loan.consumer)
+        self._reader.come_to_rest()
+        if left.from_ < position.next_offset and position.leader_epoch is not None:
+            self._reader.check_not_truncated(position.next_offset, position.leader_epoch)
+        self._reader.assign(left.from_, position.leader_epoch if left.from_ == position.next_offset else None)
 
     def _last_epoch(self, chunk: ChunkReader) -> int | None:
         """The leader epoch of the chunk's last offset.

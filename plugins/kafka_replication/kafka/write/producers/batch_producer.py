@@ -90,6 +90,7 @@ class BatchLane:
         self._key, self._target, self._transaction, self._stored = key, target, transaction, stored
         self._at, self._window = at or key.target, window
         self._check_between = check_between
+        self._requests = producing.Requests(key.transactional_id, self._at.topic, self._at.partition, WAIT)
         self.sent = 0  # records of the chunk at work
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
@@ -121,10 +122,6 @@ class BatchLane:
         found = transactions.find_coordinator(self._leader, self._key.transactional_id)
         self._check(int(found.error_code), "finding the coordinator of the transaction")
         return Connection(found.host, found.port, security_of(self._target), self._transaction.seconds_left)
-
-    @cached_property
-    def _requests(self) -> producing.Requests:
-        return producing.Requests(self._key.transactional_id, self._at.topic, self._at.partition, WAIT)
 
     def write(self, batch: Batch) -> None:
         """Send a batch. The transaction's first one is acknowledged when this returns; later ones may not be."""

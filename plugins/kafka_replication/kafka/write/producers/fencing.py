@@ -23,16 +23,13 @@ def fence_each(ids: Mapping[str, str], make: Make, check: Callable[[], None] = l
 
     def work(one: tuple[str, str]) -> None:
         check()
-        _fence(*one, make)
+        transactional_id, what = one
+        try:
+            with closing(make(transactional_id, what)) as producer:
+                producer.fence()
+        except (Busy, OutOfTime):
+            raise
+        except ReplicationError as error:
+            log.warning("%s: its producer was not fenced, so its transaction may stay open: %s", what, error)
 
     background.at_once(ids.items(), work, "fence")
-
-
-def _fence(transactional_id: str, what: str, make: Make) -> None:
-    try:
-        with closing(make(transactional_id, what)) as producer:
-            producer.fence()
-    except (Busy, OutOfTime):
-        raise
-    except ReplicationError as error:
-        log.warning("%s: its producer was not fenced, so its transaction may stay open: %s", what, error)

@@ -64,13 +64,9 @@ class AcknowledgedProducer(Sender):
                 }
             case _:
                 acknowledgement = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 0}
-        return clients.acknowledged_producer(
-            self.throttling.listening(self._target),
-            **self.options,
-            **acknowledgement,
-            # A callback for every record would cost 0.3 s per million.
-            **{"delivery.report.only.error": True, "on_delivery": self.not_delivered},
-        )
+        # A callback for every record would cost 0.3 s per million.
+        ours = {**acknowledgement, "delivery.report.only.error": True, "on_delivery": self.not_delivered}
+        return clients.acknowledged_producer(self.throttling.listening(self._target), **self.options, **ours)
 
     def not_delivered(self, error: KafkaError | None, _: Message) -> None:
         """The client's callback, also for a record that had one of its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -59,7 +60,8 @@ class TransactionalProducer(Sender):
     def close(self) -> None:
         """Abort the open transaction, so that no reader has to wait for its time-out."""
         if clients.made(self, "producer") is not None:
-            clients.quietly_abort(self.producer)
+            with suppress(KafkaException, SystemError):  # there may be none
+                self.producer.abort_transaction(10.0)
 
     def fence(self) -> None:
         """End every earlier producer of this transactional id, and wait for the end of its open transaction."""
@@ -76,7 +78,7 @@ class TransactionalProducer(Sender):
         self.begin()
         write()
         self.flush()
-        self._end()
+        self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
         return self.stored()
 
     def stored(self) -> tuple[TopicPartition, int]:
@@ -119,9 +121,6 @@ class TransactionalProducer(Sender):
         """Commit the transaction. Retriable errors are retried, bounded. Any other error leaves the outcome unknown."""
         self.flush()
         failpoints.reached("P2", self.what)
-        self._end()
-
-    def _end(self) -> None:
         self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
 
     def _repeat(self, doing: str, call: Callable[[float], None], seconds: float) -> None:
