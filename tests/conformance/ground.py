@@ -62,6 +62,13 @@ def opened(
     settings: Copy = SETTINGS,
 ) -> Target:
     """A new object of the target, for this replication."""
+    return ground.kind(settings_of(ground, replication, delivery, settings), deadline)
+
+
+def settings_of(
+    ground: Ground, replication: str, delivery: Delivery = EXACTLY_ONCE, settings: Copy = SETTINGS
+) -> TargetSettings:
+    """The settings of a target of this kind, with a file that has nothing else."""
     file = Replication.model_validate(
         {
             "name": replication,
@@ -72,7 +79,7 @@ def opened(
             "delivery": delivery,
         }
     )
-    return ground.kind(TargetSettings(replication=file, connection=ground.connection, shared=True), deadline)
+    return TargetSettings(replication=file, connection=ground.connection, shared=True)
 
 
 def raised(kind: type[E], call: Callable[[], object]) -> E:

@@ -13,6 +13,7 @@ from tests.conformance.ledger_world import World
 from tests.conformance.sink_case import SinkCase
 from tests.conformance.transaction import TransactionCase
 from tests.folder_target.ground import FolderGround
+from tests.folder_target.target import FolderTarget
 
 # What is there at once, and what is not committed is nowhere: no entry is ever undecided.
 LEDGER = {
@@ -25,7 +26,7 @@ def ground(tmp_path: Path) -> FolderGround:
     return FolderGround(tmp_path / "target")
 
 
-@pytest.mark.parametrize("check", sink.PROMISED["transactional"], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", sink.PROMISED[FolderTarget.promise], ids=lambda check: check.__name__)
 def test_sink(check: Callable[[SinkCase], None], ground: FolderGround) -> None:
     check(SinkCase(ground))
 
@@ -44,5 +45,7 @@ def test_ledger(check: Callable[[World], None], ground: FolderGround) -> None:
 
 @pytest.mark.parametrize("check", transaction.ATOMIC, ids=lambda check: check.__name__)
 def test_transaction(check: Callable[[TransactionCase], None], ground: FolderGround) -> None:
+    world = World(ground, "contract")
+    world.ledger().ensure(world.replication())
     target = opened(ground, "contract")
     check(TransactionCase(ground, lambda id_: target.writer(id_, "contract")))

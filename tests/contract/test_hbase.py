@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.hbase.client import Answer, Client
-from kafka_replication.hbase.puts import Item, Puts
-from kafka_replication.hbase.quarantine import place_of
+from kafka_replication.hbase.puts import Puts
 from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
 from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.target import HBaseTarget
@@ -24,6 +23,7 @@ from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.targets import LATEST
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.targets.journal import LedgerRecord
+from kafka_replication.targets.record_store import Item, place_of
 from kafka_replication.targets.resend import Resend
 from stack.hbase_server import HBaseServer
 from tests.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
@@ -178,8 +178,8 @@ def test_no_error_shows_a_row(hbase: HBaseServer) -> None:
         with pytest.raises(Answer) as answer:
             client.call("putMultiple", case.topic.encode(), [put(row, family, {mark: value}, 1)])
         said += ["".join(traceback.format_exception(answer.value)), answer.value.reason]
-    resend = Resend(where=case.topic, stall_seconds=60, pause=lambda seconds: None)
-    puts = Puts(client=client, table=case.topic, resend=resend, seconds=60)
+    resend = Resend(stall_seconds=60, pause=lambda seconds: None)
+    puts = Puts(client=client, table=case.topic, resend=resend)
     [failure] = puts.write([Item(7, put(row, FAMILY, {b"value": bytes(2000)}, 1), 2000)])
     assert (failure.offset, failure.kind) == (7, FailureKind.TOO_LARGE) and "exceeds limit of 1000" in failure.reason
     with pytest.raises(Refused, match="lacks a family"):
@@ -201,8 +201,8 @@ def test_rows_without_an_answer_are_sent_again(ground: HBaseGround, written: boo
                 raise Unreachable("lost", "find it")
             return answer
 
-    resend = Resend(where=case.topic, stall_seconds=60, pause=lambda seconds: None)
-    puts = Puts(client=Losing(ground.connection, 60), table=case.topic, resend=resend, seconds=60)
+    resend = Resend(stall_seconds=60, pause=lambda seconds: None)
+    puts = Puts(client=Losing(ground.connection, 60), table=case.topic, resend=resend)
     rows = Rows(Origin.of(case.key, 1))
     assert puts.write([Item(record[0], rows.put(record, 1), 300) for record in records(10)]) == ()
     assert [record for _, record in case.visible()] == records(10)

@@ -15,9 +15,9 @@ from kafka_replication.model.targets import LATEST
 from kafka_replication.opensearch.bulk import item, judged
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.journal import INDEX
-from kafka_replication.opensearch.quarantine import place_of
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.targets.journal import MOST_IN_TAIL, Head, LedgerRecord
+from kafka_replication.targets.record_store import place_of
 from stack.opensearch_server import OpenSearchServer
 from tests.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
 from tests.conformance.ground import opened
@@ -78,7 +78,7 @@ def test_no_error_shows_a_record(ground: OpenSearchGround) -> None:
         {mark: mark},
     ]
     items = [item(offset, f"{mark}-{offset}", 1, json.dumps(value).encode()) for offset, value in enumerate(values)]
-    raw = client.text("POST", path(index, "_bulk"), b"".join(one.lines for one in items), refresh=True)
+    raw = client.text("POST", path(index, "_bulk"), b"".join(one.request for one in items), refresh=True)
     assert raw.count(mark) > 2 * len(values)
     failures = judged(items, json.loads(raw), index).refused
     assert [failure.offset for failure in failures] == [0, 1, 2, 3, 5]

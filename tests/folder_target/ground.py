@@ -6,46 +6,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka_replication.api import SinkRecord, TargetKind
-from kafka_replication.api.targets import LEDGER
-from tests.folder_target.journal import Journal, create, line_of, text_of
-from tests.folder_target.target import FolderTarget
-
-
-def new_folder(folder: Path) -> Path:
-    """A target without topics."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "journal").touch()
-    return folder
+from kafka_replication.api import SinkRecord, TargetKind, ToCreate
+from tests.conformance.ground import settings_of
+from tests.folder_target.target import FolderStore, FolderTarget, Journal, record_of, text_of
+from tests.support.journal_ground import JournalGround
 
 
 @dataclass
-class FolderGround:
+class FolderGround(JournalGround):
     folder: Path
     kind: TargetKind = FolderTarget
-    journal: Journal = field(init=False)
+    lines: Journal = field(init=False)
 
     def __post_init__(self) -> None:
-        self.journal = Journal(new_folder(self.folder))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "journal").touch()
+        self.lines = Journal(self.folder)
 
     @property
     def connection(self) -> dict[str, Any]:
         return {"folder": str(self.folder)}
 
+    def shelf(self, replication: str) -> FolderStore:
+        return FolderStore(settings_of(self, replication))
+
     def create(self, topic: str, partitions: int = 1) -> None:
-        create(self.journal, topic, partitions)
+        self.shelf("shop").create(ToCreate(name=topic, partitions=partitions))
 
     def delete(self, topic: str) -> None:
-        self.journal.append({"do": "delete", "topic": topic})
+        self.lines.write((("topic", topic), 0, None))
 
     def limit(self, topic: str, size: int) -> None:
-        self.journal.append({"do": "set", "topic": topic, "config": {"max.message.bytes": str(size)}})
+        _, about = self.lines.now()["topic", topic]
+        self.lines.write((("topic", topic), 0, {**about, "config": {"max.message.bytes": str(size)}}))
 
     def unlimit(self, topic: str) -> None:
         self.limit(topic, 1 << 30)
 
     def exists(self, topic: str) -> bool:
-        return topic in self.journal.now().topics
+        return ("topic", topic) in self.lines.now()
 
     def go_away(self) -> None:
         self.folder.rename(self.folder.with_name("away"))
@@ -54,28 +53,20 @@ class FolderGround:
         self.folder.with_name("away").rename(self.folder)
 
     def id_of(self, topic: str) -> str:
-        return self.journal.now().topics[topic].id
+        return str(self.lines.now()["topic", topic][1]["id"])
 
     def write(self, topic: str, record: SinkRecord) -> None:
-        end = self.journal.now().topics[topic].end(0)
-        self._commit([line_of(topic, 0, (end, *record[1:]))], [])
+        end = max((offset for offset, _ in self.visible(topic)), default=-1) + 1
+        self.lines.write((("record", topic, 0, "somebody", end), 0, text_of((end, *record[1:]))))
 
     def overwrite(self, topic: str, record: SinkRecord) -> None:
-        """Change a record where it stands."""
-        self._commit([line_of(topic, 0, record)], [])
+        """Change a record where it stands, also one that was set aside."""
+        for at, (number, value) in list(self.lines.now().items()):
+            if at[1] == topic and at[-1] == record[0] and at[0] == "record":
+                self.lines.write((at, number, text_of(record)))
+            elif at[1] == topic and at[-1] == record[0] and at[0] == "aside":
+                self.lines.write((at, number, [value[0], text_of(record), value[2]]))
 
     def visible(self, topic: str, partition: int = 0) -> list[tuple[int, SinkRecord]]:
-        return sorted(self.journal.now().topics[topic].records.get(partition, {}).items())
-
-    def entries(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        return [value for _, _, value in self.journal.now().topics[topic].entries.get(partition, ())]
-
-    def peek(self, topic: str) -> list[bytes | None]:
-        return self.entries(topic)
-
-    def put(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        assert topic in LEDGER
-        self._commit([], [[topic, partition, text_of(key), text_of(value)]])
-
-    def _commit(self, records: list[Any], entries: list[Any]) -> None:
-        self.journal.append({"do": "commit", "by": "", "epoch": 0, "records": records, "entries": entries})
+        there = [(at, value) for at, (_, value) in self.lines.now().items() if at[:3] == ("record", topic, partition)]
+        return sorted((at[4], record_of(value)) for at, value in there if value != "gone")

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kafka_replication.opensearch import standing
+from kafka_replication.opensearch import searches
 from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runs.failed.catalog import Selection, failed_records
 from stack.opensearch_server import OpenSearchServer
@@ -248,8 +248,8 @@ def test_a_document_that_was_changed_before_it_was_read_back_is_named(shop: Shop
 
 def test_an_audit_ends_though_all_documents_were_changed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read in pages, by offsets that their texts do not tell any more."""
-    monkeypatch.setattr(standing, "LONGEST_PAGE", standing.FIRST_PAGE)
-    count = 2 * standing.FIRST_PAGE
+    monkeypatch.setattr(searches, "LONGEST_PAGE", searches.FIRST_PAGE)
+    count = 2 * searches.FIRST_PAGE
     shop.ready(count)
     shop.scene.settings["copy"] = {"chunk_records": count}
     assert shop.scene.run().outcome == "done"

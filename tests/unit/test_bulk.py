@@ -96,7 +96,7 @@ def test_a_page_in_place_of_an_answer_is_an_error_with_a_remedy(page: str) -> No
     with running(Proxy("", lambda *_: (200, page.encode()), lambda *_: True)) as url:
         client = Client({"url": url}, 60)
         for write in (
-            lambda: Bulk(client=client, index="orders", resend=Resend(where="orders", stall_seconds=1)).write(ITEMS),
+            lambda: Bulk(client=client, index="orders", resend=Resend(stall_seconds=1)).write(ITEMS),
             lambda: IndexShelf(client, "orders").store([LedgerRecord(1, "t", 0, "key", value="")]),
         ):
             with pytest.raises(Unexpected, match="no JSON object") as raised:

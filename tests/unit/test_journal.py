@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Receipt
-from kafka_replication.model.errors import LedgerUnreadable, ReplicationError, Unreachable
+from kafka_replication.model.errors import LedgerUnreadable, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.targets import journal
-from kafka_replication.targets.entry_writer import EntryWriter
-from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, JournalLedger, LedgerRecord
+from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, LedgerRecord, Shelf
+from kafka_replication.targets.journal_ledger import EntryWriter, JournalLedger
 from tests.conformance.ledger_world import position, receipt
 
 KEY = PartitionKey("orders", TopicPartition("orders", 0), "orders")
@@ -28,7 +28,7 @@ Stored = dict[tuple[str, int, str], LedgerRecord]
 
 
 @dataclass
-class MemoryShelf:
+class MemoryShelf(Shelf):
     """A `Shelf` that can be away when it is to remove something."""
 
     replication: str = "orders"
@@ -36,13 +36,10 @@ class MemoryShelf:
     at: Head = field(default_factory=lambda: Head(replication="orders"))
     entries: Stored = field(default_factory=Stored)
 
-    def exists(self) -> bool:
+    def ledger_exists(self) -> bool:
         return True
 
-    def create(self) -> None: ...
-
-    def obstacle(self) -> ReplicationError | None:
-        return None
+    def create_ledger(self) -> None: ...
 
     def head(self) -> Head:
         return self.at

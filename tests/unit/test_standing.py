@@ -13,7 +13,7 @@ import pytest
 
 from kafka_replication.model.errors import NotReady, ReplicationError, Unexpected
 from kafka_replication.opensearch.client import Client
-from kafka_replication.opensearch.standing import documents
+from kafka_replication.opensearch.searches import documents
 from stack.ports import LOOPBACK
 
 # As OpenSearch 2.19 answers with search.phase_took_enabled.

@@ -40,18 +40,14 @@ from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snaps
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK
 from kafka_replication.sinks.port import Batches, Screen, digest_of, failed_record, size_of
-from kafka_replication.targets.chunk_places import OffsetPlaces
-from kafka_replication.targets.listed import (
-    LEDGER,
-    EntryLog,
-    ListedCatalogue,
-    ListedLedger,
-    ListedReader,
-    ListedStanding,
-    LogEntry,
-)
+from kafka_replication.targets.idempotent import IdempotentSession
+from kafka_replication.targets.journal import LEDGER_PLACE, Head, LedgerRecord
+from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import Failures
-from kafka_replication.targets.unhidden import ContentReader, UnhiddenLedger, UnhiddenStanding
+from kafka_replication.targets.record_store import Aside, Description, Item, Leftover, Records, RecordStore
+from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.stored_reading import StoredQuarantine, StoredStanding
+from kafka_replication.targets.stored_target import StoredCatalogue, StoredSink, StoredTarget
 from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
@@ -59,43 +55,43 @@ from kafka_replication.verification.verify import PartDigest
 
 __all__ = [
     "IDEMPOTENT",
-    "LEDGER",
     "LEDGER_PARTITIONS",
+    "LEDGER_PLACE",
     "MOST_IN_CHUNK",
     "NEVER",
     "POSITIONS",
     "RECEIPTS",
     "TRANSACTIONAL",
+    "Aside",
     "BatchDigest",
     "Batches",
     "ClusterName",
-    "ContentReader",
     "Copy",
     "Deadline",
     "Deleted",
     "Delivery",
     "DenyRule",
+    "Description",
     "Digest",
     "Documents",
     "Entry",
-    "EntryLog",
     "Failures",
     "Fingerprint",
     "Gap",
     "Handled",
+    "Head",
+    "IdempotentSession",
+    "Item",
     "KafkaPartitions",
     "KafkaSegments",
     "KeyHash",
+    "LedgerRecord",
     "LedgerView",
-    "ListedCatalogue",
-    "ListedLedger",
-    "ListedReader",
-    "ListedStanding",
-    "LogEntry",
+    "Leftover",
     "Login",
     "NewestByKey",
     "NewestEntries",
-    "OffsetPlaces",
+    "NoPlace",
     "Part",
     "PartDigest",
     "PartitionOffsets",
@@ -104,18 +100,24 @@ __all__ = [
     "Problem",
     "Promise",
     "Receipts",
+    "RecordStore",
+    "Records",
     "Removed",
     "Replication",
+    "Resend",
     "Screen",
     "Seen",
     "Segment",
     "Shape",
     "Snapshot",
     "Start",
+    "StoredCatalogue",
+    "StoredQuarantine",
+    "StoredSink",
+    "StoredStanding",
+    "StoredTarget",
     "Topic",
     "TopicDefaults",
-    "UnhiddenLedger",
-    "UnhiddenStanding",
     "UnknownPlacement",
     "Verified",
     "digest_of",

@@ -26,9 +26,7 @@ from kafka_replication.hbase.rows import (
     stamp,
 )
 from kafka_replication.hbase.scans import LONGEST_PAGE, Scans
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
-from kafka_replication.targets.journal import Writer
+from kafka_replication.model.offsets import OffsetRange
 
 LONGEST_ROW: Final = 32_767  # bytes of a row key
 MOST_FOREIGN: Final = 1_000  # rows of others that are counted and shown
@@ -117,53 +115,3 @@ def _is_of(cells: Cells, replication: str, generation: int) -> bool:
     except ValueError:
         return False
     return (origin.replication, origin.generation) == (replication, generation)
-
-
-class NewestPlace:
-    """One partition of such a table. The places of superseded records are empty, and rows of others are all that
-    `content` gives: the rest is found by its keys.
-    """
-
-    def __init__(self, client: Client, at: TopicPartition, writer: Writer | None) -> None:
-        key, position = writer or (None, None)
-        self._rows, self._replication = KeyedRows(client, at.topic), key.replication if key else ""
-        self._generation = position.generation if position else None  # without a position nothing there is ours
-        self._origin = Origin.of(key, position.generation) if key and position else None
-        self._target_end = position.target_end if position else 0
-
-    @property
-    def own_end(self) -> int:
-        """One past our highest committed offset. What an attempt wrote that died may have replaced what was committed:
-        then that is as new.
-        """
-        end = self._target_end
-        if end == 0 or next(self._ours(OffsetRange(end - 1, MOST_OFFSET + 1)), None) is not None:
-            return end
-        return max((offset + 1 for offset in self._ours(OffsetRange(0, end - 1))), default=0)
-
-    def _ours(self, wanted: OffsetRange) -> Iterator[int]:
-        found = self._rows.ours(self._origin, wanted) if self._origin else iter(())
-        return (offset for offset, _, _ in found)
-
-    def _others(self) -> list[bytes]:
-        """The keys of rows that are not ours."""
-        return list(islice(self._rows.foreign(self._replication, self._generation), MOST_FOREIGN))
-
-    @property
-    def end(self) -> int:
-        """One past the last row."""
-        return self.own_end + len(self._others())
-
-    def first(self, wanted: OffsetRange) -> int | None:
-        until = min(wanted.until, self._target_end)
-        ours = self._ours(OffsetRange(wanted.from_, until)) if wanted.from_ < until else iter(())
-        if (found := min(ours, default=None)) is not None:
-            return found
-        return next((record[0] for record in self.content(wanted)), None)
-
-    def content(self, wanted: OffsetRange) -> Iterator[Record]:
-        own_end = self.own_end
-        if wanted.until > own_end:
-            for number, row in enumerate(self._others(), own_end):
-                if number in wanted:
-                    yield number, -1, row, None, None

@@ -5,14 +5,14 @@ all are sent again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.model.errors import NotReady, Stalled, Unexpected, Unreachable
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.harmless import harmless
+from kafka_replication.targets.record_store import Item
 from kafka_replication.targets.resend import Outcome, Resend
 
 TOO_LARGE = ("exceeds limit of", "KeyValue size too large")
@@ -20,42 +20,31 @@ TOO_LARGE = ("exceeds limit of", "KeyValue size too large")
 CELL_BYTES = 10 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One row: the offset of its record, the request that writes it, and its bytes."""
-
-    offset: int
-    put: Any
-    size: int
-
-
 @dataclass(slots=True, kw_only=True)
 class Puts:
-    """Writes rows of one table. ``seconds`` is for how long an answer may take: the gateway repeats by itself what
-    regions refuse for now. ``sent_again`` is True once a call had no answer and was sent again: the gateway may still
-    carry out the first one, at any later time.
+    """Writes rows of one table. An answer may take as long as a copy may stall: the gateway repeats by itself what
+    regions refuse for now. A call without an answer is sent again, and the gateway may still carry out the first one,
+    at any later time.
     """
 
     client: Client
     table: str
     resend: Resend
-    seconds: float
-    sent_again: bool = field(default=False, init=False)
 
     def write(self, items: Sequence[Item]) -> tuple[Failure, ...]:
         """Write them all. Returns the refused ones. Raises Stalled or NotReady, which name what was waited for, and
         Refused if there is no table any more.
         """
-        return self.resend.write(items, self._once)
+        return self.resend.write(self.table, items, self._once)
 
     def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
         try:
-            puts = [one.put for one in batch]
-            self.client.call("putMultiple", self.table.encode(), puts, seconds=self.seconds, repeats=False)
+            puts = [item.request for item in batch]
+            self.client.call("putMultiple", self.table.encode(), puts, seconds=self.resend.stall_seconds, repeats=False)
         except Answer as answer:
             return self._judged(batch, answer)
         except Unreachable as error:
-            self.sent_again = True
+            self.resend.unanswered = True
             return Outcome(tuple(batch), error.what)
         return Outcome()
 

@@ -17,6 +17,7 @@ from kafka_replication.hbase.protocol import SYNC_WAL, thrift
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
+from kafka_replication.targets import keyed
 
 FAMILY: Final = b"k"
 VALUE, KEY, HEADERS, TIMESTAMP, OFFSET, ORIGIN = b"value", b"key", b"headers", b"timestamp", b"offset", b"origin"
@@ -57,12 +58,9 @@ def stamp(generation: int, offset: int, epoch: int = 0) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(keyed.Origin):
     """Of which replication, generation and source partition rows are, and in which partition of the table they lie."""
 
-    replication: str
-    generation: int
-    source: TopicPartition
     partition: int
 
     @classmethod

@@ -17,24 +17,22 @@ from kafka_replication.hbase.rows import Cells, Span, put
 from kafka_replication.hbase.scans import Scans
 from kafka_replication.hbase.tables import ID, READ_ONLY, Tables
 from kafka_replication.model.errors import GapFound, LedgerUnreadable, NotReady, Refused, ReplicationError
-from kafka_replication.targets.journal import FORMAT, Head, LedgerRecord
+from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, LedgerRecord, Shelf
 
-TABLE: Final = "kafka-replication.ledger"
+TABLE: Final = LEDGER_PLACE
 FAMILY: Final = b"l"
 _FORMAT: Final = b"kafka-replication.ledger"  # in the table's description
 _NUMBER, _HEAD, _TOKEN, _ENTRY = b"number", b"head", b"token", b"entry"
 _LONG: Final = struct.Struct(">q")
 
 
-class TableShelf:
-    """A `Shelf`."""
-
+class TableShelf(Shelf):
     def __init__(self, client: Client, replication: str) -> None:
-        self._client, self.replication = client, replication
-        self._tables, self._scans = Tables(client), Scans(client, TABLE, FAMILY)
+        self.client, self.replication = client, replication
+        self.tables, self._scans = Tables(client), Scans(client, TABLE, FAMILY)
 
-    def exists(self) -> bool:
-        there = self._tables.described(TABLE)
+    def ledger_exists(self) -> bool:
+        there = self.tables.described(TABLE)
         if there is None:
             return False
         if (there.attributes or {}).get(_FORMAT) != b"%d" % FORMAT:
@@ -44,15 +42,15 @@ class TableShelf:
             )
         return True
 
-    def create(self) -> None:
+    def create_ledger(self) -> None:
         about = {_FORMAT: b"%d" % FORMAT, ID: uuid.uuid4().hex.encode()}
-        self._tables.create(TABLE, {FAMILY: {}}, attributes=about)
+        self.tables.create(TABLE, {FAMILY: {}}, attributes=about)
 
     def obstacle(self) -> ReplicationError | None:
-        there = self._tables.described(TABLE)
+        there = self.tables.described(TABLE)
         if there is None:
             return None
-        if not self._tables.is_enabled(TABLE):
+        if not self.tables.is_enabled(TABLE):
             return NotReady(f"the ledger {TABLE} on the target is disabled", f"enable '{TABLE}' in HBase's shell")
         if (there.attributes or {}).get(READ_ONLY, b"").lower() == b"true":
             return NotReady(f"the ledger {TABLE} on the target is read only", f"alter '{TABLE}', READONLY => false")
@@ -60,9 +58,10 @@ class TableShelf:
 
     def check_writing(self) -> None:
         """Changes nothing. Raises NotReady, Refused."""
-        if error := self.obstacle():
-            raise error
-        self._tables.check_writing(TABLE, FAMILY, _ENTRY)
+        if self.ledger_exists():
+            if error := self.obstacle():
+                raise error
+            self.tables.check_writing(TABLE, FAMILY, _ENTRY)
 
     def head(self) -> Head:
         try:
@@ -113,13 +112,13 @@ class TableShelf:
 
     def _write(self, method: str, *args: Any) -> Any:
         try:
-            return self._client.call(method, TABLE.encode(), *args)
+            return self.client.call(method, TABLE.encode(), *args)
         except Answer as answer:
-            if not self._tables.exists(TABLE):
+            if not self.tables.exists(TABLE):
                 raise Refused(
                     f"the ledger {TABLE} does not exist on the target", "restore it, or run again"
                 ) from answer
-            raise self._tables.judged(TABLE, answer) from answer
+            raise self.tables.judged(TABLE, answer) from answer
 
 
 def _row(*parts: str) -> bytes:

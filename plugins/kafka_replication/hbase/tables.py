@@ -12,7 +12,6 @@ from kafka_replication.hbase.rows import FAMILY, ORIGIN, partition_begins, put
 from kafka_replication.model.errors import NotAuthorized, NotReady, Refused, ReplicationError
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.planning.snapshot import Problem
-from kafka_replication.targets.described import DescribedTopics
 
 # A table of HBase has no id, so that one that was created again would be taken for the one before: it gets ours.
 ID: Final = b"kafka-replication.id"
@@ -24,7 +23,7 @@ READ_ONLY: Final = b"READONLY"
 FAMILY_SETTING, TABLE_SETTING = "family.", "table."  # begin the names of settings in target_topics.config
 
 
-class Tables(DescribedTopics):
+class Tables:
     """Asks about tables, also while copying."""
 
     def __init__(self, client: Client) -> None:
@@ -117,14 +116,6 @@ class Tables(DescribedTopics):
             self._client.call("modifyTable", there, seconds=CREATE_SECONDS)
         except Answer as answer:
             raise self.judged(name, answer) from answer
-
-    def id(self, name: str) -> str | None:
-        there = self.described(name)
-        return None if there is None else id_of(there)
-
-    def made_for(self, name: str) -> int:
-        there = self.described(name)
-        return 0 if there is None else partitions_of(there)
 
 
 CREATE_SECONDS: Final = 120.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafka_replication.model.errors import Fenced, NotAuthorized, NotReady, Refused, Unexpected
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.harmless import with_reason
 from kafka_replication.opensearch.client import BLOCK, SEE, Answer, Client, path
+from kafka_replication.targets.record_store import Item
 from kafka_replication.targets.resend import Outcome, Resend
 
 NO_INDEX: Final = "index_not_found_exception"
@@ -24,22 +25,12 @@ NO_ROUTING: Final = "routing_missing_exception"
 WAITED: Final = frozenset({BLOCK, CLOSED})  # until somebody opens the index
 
 
-class Item(NamedTuple):  # made for each record, at half the cost of a data class
-    """One document: the offset of its record, and the two lines that write it."""
-
-    offset: int
-    lines: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.lines)
-
-
 def item(offset: int, id_: str, version: int, document: bytes) -> Item:
     """Writes a document unless a newer session wrote it: ``version`` is the number of the session. The id has no
     character that JSON escapes, because topic names have none.
     """
-    return Item(offset, _WRITE % (id_.encode(), version, document))
+    lines = _WRITE % (id_.encode(), version, document)
+    return Item(offset, lines, len(lines))
 
 
 _WRITE: Final = b'{"index":{"_id":"%b","version":%d,"version_type":"external_gte"}}\n%b\n'
@@ -47,8 +38,8 @@ _WRITE: Final = b'{"index":{"_id":"%b","version":%d,"version_type":"external_gte
 
 def deletion(offset: int, id_: str, version: int) -> Item:
     """Deletes a document that an earlier session wrote and that no longer belongs there."""
-    action = f'{{"delete":{{"_id":"{id_}","version":{version},"version_type":"external_gte"}}}}\n'
-    return Item(offset, action.encode())
+    action = f'{{"delete":{{"_id":"{id_}","version":{version},"version_type":"external_gte"}}}}\n'.encode()
+    return Item(offset, action, len(action))
 
 
 def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest: bool = False) -> Outcome[Item]:
@@ -107,11 +98,11 @@ class Bulk:
         """Write them all. Returns the refused ones. Raises Stalled or NotReady, which name what was waited for, and the
         errors of `judged` and of the client.
         """
-        return self.resend.write(items, self._once)
+        return self.resend.write(self.index, items, self._once)
 
     def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
         """One request. One that is refused as a whole is like one of whose items each is refused."""
-        body = b"".join(one.lines for one in batch)
+        body = b"".join(one.request for one in batch)
         try:
             # Only statuses and errors: the rest of an answer is as long as a small document.
             answer = self.client.json("POST", path(self.index, "_bulk"), body, filter_path=_FILTER)
@@ -123,7 +114,7 @@ class Bulk:
 
     def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
         if answer.status == 413 and len(batch) == 1:
-            what = f"{self.index} refuses it: the cluster takes no request of {len(batch[0].lines)} bytes"
+            what = f"{self.index} refuses it: the cluster takes no request of {batch[0].size} bytes"
             return Outcome(refused=(Failure(batch[0].offset, FailureKind.TOO_LARGE, what, "413"),))
         if answer.status in (413, 429):
             return Outcome(tuple(batch), answer.what)

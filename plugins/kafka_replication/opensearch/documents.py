@@ -13,17 +13,18 @@ from typing import Any, Final, Literal
 
 from pydantic_core import from_json
 
-from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.harmless import field
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.targets import RECORDS, Shape
 from kafka_replication.sinks.port import Record
-from kafka_replication.targets.keyed import NOT_A_DOCUMENT, NoPlace
+from kafka_replication.targets import keyed
+from kafka_replication.targets.keyed import NoPlace
 
 FIELD: Final = "kafka"
 ABOUT: Final = "kafka_replication"  # in an index's mapping: what we say about it
 ValueForm = Literal["json", "base64"]
+_ENCODED_KEY: Final = "base64:"
 _BEGIN: Final = f'"{FIELD}":{{'.encode()
 _KEYWORD: Final = {"type": "keyword", "ignore_above": 8191}  # longer ones are kept, and not found by a search
 # How the field is searched. What is not named here is kept, and not searched.
@@ -56,13 +57,7 @@ class NoDocument(NoPlace):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Of which replication, generation and source partition documents are."""
-
-    replication: str
-    generation: int
-    source: TopicPartition
-
+class Origin(keyed.Origin):
     @classmethod
     def of(cls, key: PartitionKey, generation: int) -> Origin:
         return cls(key.replication, generation, key.source)
@@ -103,18 +98,6 @@ class Documents:
         if kept:
             parts += [b',"text":"', b64encode(value), b'"']
         return text[:-1] + (b"," if _check(text) else b"") + b"".join(parts) + b"}}"
-
-    def refusal(self, record: Record) -> Failure | None:
-        """The failure of a record that cannot be a document."""
-        try:
-            self.encoded(record)
-        except NoDocument as error:
-            return failure_of(record, error)
-        return None
-
-
-def failure_of(record: Record, error: NoPlace) -> Failure:
-    return Failure(record[0], FailureKind.REFUSED, f"it cannot be a document: {error}", NOT_A_DOCUMENT)
 
 
 def _about(document: bytes) -> tuple[int, dict[str, Any]]:
@@ -215,3 +198,17 @@ def sources(answer: str) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:
         first, at = min(first, begin), last
         found.append((id_, answer[begin:at].encode()))
     return found, json.loads(f"{answer[:first]}null{answer[last:]}" if found else answer)
+
+
+def id_of(key: bytes) -> str:
+    """The id of a key's document: its text, or what begins with ``base64:`` and is its base64. No two keys have one."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = ""
+    return text if text and not text.startswith(_ENCODED_KEY) else f"{_ENCODED_KEY}{b64encode(key).decode()}"
+
+
+def key_of(id_: str) -> bytes:
+    """The key whose document has this id."""
+    return b64decode(id_.removeprefix(_ENCODED_KEY)) if id_.startswith(_ENCODED_KEY) else id_.encode()

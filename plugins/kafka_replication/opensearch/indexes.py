@@ -1,4 +1,4 @@
-"""Asks about single indexes: whether they are still the same ones, and whether they can be written to."""
+"""Asks about single indexes, and judges whether they can be written to."""
 
 from __future__ import annotations
 
@@ -11,36 +11,21 @@ from kafka_replication.model.targets import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import SEE, Client, path
 from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS, mapping
 from kafka_replication.planning.snapshot import Problem
-from kafka_replication.targets.described import DescribedTopics
 
 DURABILITY: Final = "index.translog.durability"
 PIPELINES: Final = ("index.default_pipeline", "index.final_pipeline")
 
 
-class Indexes(DescribedTopics):
-    """Asks about indexes, also while copying."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def described(self, name: str) -> dict[str, Any] | None:
-        """``settings`` (flat) and ``mappings`` of the index; None if there is none. Raises Refused for an alias and for
-        a data stream.
-        """
-        found = self._client.found("GET", path(name), flat_settings=True)
-        if found is None:
-            return None
-        if list(found) != [name]:
-            raise _family(name, sorted(found))
-        return dict(found[name])
-
-    def id(self, name: str) -> str | None:
-        there = self.described(name)
-        return None if there is None else str(there["settings"]["index.uuid"])
-
-    def made_for(self, name: str) -> int:
-        there = self.described(name)
-        return 0 if there is None else partitions_of(there)
+def described(client: Client, name: str) -> dict[str, Any] | None:
+    """``settings`` (flat) and ``mappings`` of the index; None if there is none. Raises Refused for an alias and for
+    a data stream.
+    """
+    there = client.found("GET", path(name), flat_settings=True)
+    if there is None:
+        return None
+    if list(there) != [name]:
+        raise _family(name, sorted(there))
+    return dict(there[name])
 
 
 def _family(name: str, indexes: Sequence[str]) -> Refused:

@@ -13,9 +13,10 @@ import xxhash
 
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError
 from kafka_replication.opensearch.client import Answer, Client, path
-from kafka_replication.targets.journal import FORMAT, Head, LedgerRecord
+from kafka_replication.opensearch.searches import hits, refresh
+from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, LedgerRecord, Shelf
 
-INDEX: Final = "kafka-replication.ledger"
+INDEX: Final = LEDGER_PLACE
 PAGE = 1_000
 MAPPING: Final = {
     "_meta": {"kafka_replication": {"ledger": FORMAT}},
@@ -32,13 +33,11 @@ _NO_NEWER: Final = {"version_type": "external_gte"}  # deletes no entry with a h
 BLOCKS = frozenset(f"index.blocks.{name}" for name in ("read_only", "read_only_allow_delete", "write"))
 
 
-class IndexShelf:
-    """A `Shelf`."""
-
+class IndexShelf(Shelf):
     def __init__(self, client: Client, replication: str) -> None:
         self.client, self.replication = client, replication
 
-    def exists(self) -> bool:
+    def ledger_exists(self) -> bool:
         found = self.client.found("GET", path(INDEX, "_mapping"))
         if found is None:
             return False
@@ -50,7 +49,7 @@ class IndexShelf:
             )
         return True
 
-    def create(self) -> None:
+    def create_ledger(self) -> None:
         index = {"number_of_shards": 1, "translog.durability": "request"}
         try:
             self.client.json("PUT", path(INDEX), {"settings": {"index": index}, "mappings": MAPPING})
@@ -76,9 +75,9 @@ class IndexShelf:
         return Head.of(found["_source"], (found["_seq_no"], found["_primary_term"]))
 
     def heads(self) -> list[Head]:
-        refresh(self.client)
-        found = search(self.client, {"query": {"term": {"kind": "head"}}, "size": 10_000})
-        return [Head.of(source) for source in found]
+        refresh(self.client, INDEX)
+        found = hits(self.client, {"query": {"term": {"kind": "head"}}, "size": 10_000}, INDEX)
+        return [Head.of(dict(hit["_source"])) for hit in found]
 
     def replace(self, before: Head, after: Head) -> bool:
         id_ = f"head:{self.replication}"
@@ -138,7 +137,7 @@ class IndexShelf:
         return _record(found["_source"]) if found and found.get("found") else None
 
     def stored_since(self, replication: str, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:
-        refresh(self.client)
+        refresh(self.client, INDEX)
         where = [
             {"term": {"kind": "entry"}},
             {"term": {"replication": replication}},
@@ -146,36 +145,12 @@ class IndexShelf:
         ]
         while True:
             query = {"bool": {"filter": [*where, {"range": {"offset": {"gte": offset}}}]}}
-            found = search(self.client, {"query": query, "sort": [{"offset": "asc"}], "size": PAGE})
-            yield from map(_record, found)
+            found = hits(self.client, {"query": query, "sort": [{"offset": "asc"}], "size": PAGE}, INDEX)
+            yield from (_record(hit["_source"]) for hit in found)
             if len(found) < PAGE:
                 return
-            offset = int(found[-1]["offset"]) + 1
+            offset = int(found[-1]["_source"]["offset"]) + 1
 
 
 def _record(source: dict[str, Any]) -> LedgerRecord:
     return LedgerRecord(source["offset"], source["topic"], source["partition"], source["key"], value=source["value"])
-
-
-def refresh(client: Client, index: str = INDEX) -> None:
-    """Let searches see what was acknowledged."""
-    try:
-        client.json("POST", path(index, "_refresh"))
-    except Answer as answer:
-        raise client.refused(answer) from answer
-
-
-def search(client: Client, body: dict[str, Any], index: str = INDEX) -> list[dict[str, Any]]:
-    """The sources of what a search finds."""
-    return [dict(hit["_source"]) for hit in hits(client, body, index)]
-
-
-def hits(client: Client, body: dict[str, Any], index: str = INDEX) -> list[dict[str, Any]]:
-    """The hits of a search. Raises NotReady if a part of the index did not answer."""
-    try:
-        found = client.json("POST", path(index, "_search"), body)
-    except Answer as answer:
-        raise client.refused(answer) from answer
-    if found.get("timed_out") or found.get("_shards", {}).get("failed"):
-        raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
-    return list(found["hits"]["hits"])

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.newest import NewestRecords
-
-
-class ChunkPlaces(Protocol):
-    """Collects the places of a chunk's records."""
-
-    def add(self, records: Sequence[Record]) -> None:
-        """These records are written, in the order of their offsets."""
-
-    def leave_out(self, offset: int) -> None:
-        """The record at this offset is not written."""
-
-    def placement(self, digest: str) -> Placement:
-        """``digest`` covers all records."""
 
 
 @dataclass(slots=True)

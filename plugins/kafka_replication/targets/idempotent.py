@@ -2,16 +2,15 @@
 and receipt in one write of the ledger.
 
 Writing a record again writes the same place again. A session has a number, higher than that of every earlier one, and
-what a later session wrote stays as it is. The kind of target says what a place is: `Places`.
+what a later session wrote stays as it is. The store says what a place is.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import asdict, replace
 
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Proof, Receipt
 from kafka_replication.ledger.placement import Placement
@@ -21,84 +20,18 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.targets import IDEMPOTENT, LATEST
+from kafka_replication.model.times import now
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
 from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
-from kafka_replication.targets.chunk_places import ChunkPlaces
-from kafka_replication.targets.entry_writer import EntryWriter
-from kafka_replication.targets.keyed import NO_PLACE
+from kafka_replication.targets.chunk_places import NewestPlaces, OffsetPlaces
+from kafka_replication.targets.journal_ledger import EntryWriter
+from kafka_replication.targets.keyed import NoPlace
+from kafka_replication.targets.record_store import Aside, Item, Leftover, RecordStore, place_of
+from kafka_replication.targets.resend import Resend
 
 AT_ONCE = 2  # requests of one session that are under way
 REQUEST_BYTES = 4 << 20
 REQUEST_RECORDS = 1_000
-
-
-Leftover = tuple[int, str]  # offset and place of a record that an earlier session wrote and did not commit
-
-
-class Placed(Protocol):
-    """The request that writes one record, or its part of one."""
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-
-
-class Places(Protocol):
-    """The places of one key's records in an index or a table. Its errors are those of a session."""
-
-    several: str  # the reason why one offset has not two records
-    by_epoch: bool  # True if the number of who writes has to be small: that of the epoch, which sessions share
-    remedies: Mapping[FailureKind, str]  # for refused records; that of others is to correct them
-
-    @property
-    def takes_back(self) -> bool:
-        """True if what was written and not committed can be removed: nothing else was there before."""
-
-    @property
-    def waited(self) -> float:
-        """The seconds for which the target made it wait."""
-
-    @property
-    def sent_again(self) -> bool:
-        """True if a request without an answer was sent again, and the number of who writes does not order the two."""
-
-    def check_ids(self, ids: Ids) -> None:
-        """Raise Refused unless the topic is still the one of the plan."""
-
-    def open(self, position: Position | None) -> None:
-        """Records are written behind this position from now on."""
-
-    def not_committed(self, position: Position) -> set[Leftover]:
-        """The records that an earlier session wrote and did not commit."""
-
-    def leftover(self, record: Record) -> Leftover:
-        """A record as `not_committed` has it, if it is placed."""
-
-    def of_chunk(self, *, digests: bool) -> ChunkPlaces:
-        """The places of a new chunk. Without ``digests`` no record is left out."""
-
-    def placed(self, record: Record, number: int) -> Any:
-        """The request by which the session of this number writes the record, as `Placed`; or its failure."""
-
-    def refusal(self, record: Record) -> Failure | None:
-        """The failure of a record that is certain to be refused."""
-
-    def write(self, records: Sequence[Any]) -> tuple[Failure, ...]:
-        """Write what `placed` made, and wait until it is there. Threads may call it. Returns the refused ones."""
-
-    def remove(self, offsets: Collection[int], number: int) -> tuple[Failure, ...]:
-        """Take what earlier sessions wrote at these offsets from the target's readers. Returns the refused ones."""
-
-    def has(self, offset: int) -> bool:
-        """True if the record of this offset is there; where only the newest of a key is kept, if one as new is."""
-
-    def foreign(self, written: OffsetRange | None) -> int:
-        """The number of records that are not of this key, or not of its generation. ``written`` are the offsets from
-        the first to the last record of the open chunk; what lies among them is read back later.
-        """
-
-    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord, number: int) -> FailedRecord:
-        """Write a record to the quarantine, and wait until it is there. Raises RefusedAt."""
 
 
 class ChunkWriter:
@@ -107,10 +40,15 @@ class ChunkWriter:
     def __init__(self, session: IdempotentSession, aside: SetAside | None, before: int) -> None:
         self._session, self._aside, self._before = session, aside, before
         self._set_aside: list[FailedRecord] = []
-        self._ready: list[Placed] = []
+        self._ready: list[Item] = []
         self._bytes = 0
         self._under_way: deque[Future[tuple[Failure, ...]]] = deque()
-        self._parts = session.places.of_chunk(digests=self.screen is not None)
+        partition = session.key.source.partition
+        self._places: OffsetPlaces | NewestPlaces = (
+            OffsetPlaces(partition, digests=self.screen is not None)
+            if session.records.takes_back
+            else NewestPlaces(partition)
+        )
         self._first, self._last = -1, -1
         self._aside_begun = False
         self.sent = 0
@@ -144,29 +82,29 @@ class ChunkWriter:
             self._aside_begun = True
             failed = self._session.quarantine(self._aside, record, failed)
         self._set_aside.append(failed)
-        self._parts.leave_out(failure.offset)
+        self._places.leave_out(failure.offset)
 
     def write(self, records: Sequence[Record]) -> None:
-        placed, leftovers = self._session.places.placed, self._session.leftovers
-        number = self._session.number
+        records_there, leftovers, number = self._session.records, self._session.leftovers, self._session.number
         for record in records:
             offset = record[0]
             if offset == self._last:
-                several = self._session.places.several
+                several = records_there.several
                 raise self._session.refused([Failure(offset, FailureKind.TRANSFORM, several, "several_records")])
-            one = placed(record, number)
-            if isinstance(one, Failure):
-                raise self._session.refused([one])
-            self._ready.append(one)
-            self._bytes += one.size
+            try:
+                item = records_there.item(record, number)
+            except NoPlace as error:
+                raise self._session.refused([self._session.without_place(record, error)]) from None
+            self._ready.append(item)
+            self._bytes += item.size
             self._first, self._last = offset if self._first < 0 else self._first, offset
             self.sent += 1
             self.first = self.first or record
             if leftovers:
-                leftovers.discard(self._session.places.leftover(record))
+                leftovers.discard(records_there.leftover(record))
             if self._bytes >= REQUEST_BYTES or len(self._ready) >= REQUEST_RECORDS:
                 self._send()
-        self._parts.add(records)
+        self._places.add(records)
         self._raise_refused(wait=False)
 
     @property
@@ -207,7 +145,7 @@ class ChunkWriter:
         self._send()
         self._raise_refused(wait=True)
         self._session.refuse_foreign(self._written)
-        return self._parts.placement(digest)
+        return self._places.placement(digest)
 
 
 class IdempotentSession:
@@ -219,13 +157,16 @@ class IdempotentSession:
         self,
         *,
         key: PartitionKey,
-        places: Places,
+        store: RecordStore,
+        resend: Resend,
         ledger: Ledger,
         writer: EntryWriter,
         ids: Ids | None = None,
         aside: SetAside | None = None,
     ) -> None:
-        self.key, self.places, self.ledger, self.transaction = key, places, ledger, writer
+        self.key, self.ledger, self.transaction = key, ledger, writer
+        self._store, self._resend = store, resend
+        self.records = store.records(key, None)
         self._ids, self._aside = ids, aside
         self._pool: ThreadPoolExecutor | None = None
         self._position: Position | None = None
@@ -239,10 +180,11 @@ class IdempotentSession:
 
     def position(self) -> Position | None:
         self._position = self.ledger.position(self.key)
-        self.places.open(self._position)
+        self.records = self._store.records(self.key, self._position)
         self.leftovers = set()
         if self._position is not None and self._ids is not None:
-            self.leftovers = self.places.not_committed(self._position)
+            self._store.refresh(self.key.target_topic)
+            self.leftovers = self.records.uncommitted()
         return self._position
 
     @property
@@ -251,15 +193,15 @@ class IdempotentSession:
         written.
         """
         assert self.transaction.session is not None, "not fenced"
-        return self.transaction.epoch if self.places.by_epoch else self.transaction.session
+        return self.transaction.epoch if self.records.by_epoch else self.transaction.session
 
     def check_ids(self, ids: Ids) -> None:
-        self.places.check_ids(ids)
+        self._store.check_ids(self.key, ids)
 
     def check_target(self, position: Position) -> None:
         self._position = position
-        self.places.open(position)
-        if position.target_end and not self.places.has(position.target_end - 1):
+        self.records = self._store.records(self.key, position)
+        if position.target_end and not self.records.has(position.target_end - 1):
             raise ForeignWriter(
                 f"{self.key.target} lacks our last record, of offset {position.target_end - 1}",
                 "restore it; or reset the topic, which copies it anew",
@@ -272,9 +214,10 @@ class IdempotentSession:
         """
         if self._ids is not None:
             self.check_ids(self._ids)
-        if found := self.places.foreign(written):
+        self._store.refresh(self.key.target_topic)
+        if foreign := self.records.foreign(written):
             raise ForeignWriter(
-                f"{self.key.target_topic} has {found} records that are not of {self.key.replication}",
+                f"{self.key.target_topic} has {foreign} records that are not of {self.key.replication}",
                 "find their writer, and remove them; it belongs to one replication",
             )
 
@@ -293,24 +236,39 @@ class IdempotentSession:
 
     @property
     def throttled(self) -> float:
-        return self.places.waited
+        return self._resend.waited
 
-    def submit(self, records: Sequence[Placed]) -> Future[tuple[Failure, ...]]:
+    def submit(self, items: Sequence[Item]) -> Future[tuple[Failure, ...]]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="writes")
-        return self._pool.submit(self.places.write, records)
+        return self._pool.submit(self.records.write, items, self._resend)
 
     def named(self, failure: Failure) -> str:
-        return named(self.key, failure)
+        return f"{self.key.source}: the record at offset {failure.offset} cannot be copied: {failure.reason}"
 
     def refused(self, failures: Sequence[Failure]) -> RefusedAt:
-        return refused(self.key, failures, self.places.remedies)
+        """The error about these failures, with the remedy for the first one."""
+        first, *more = failures
+        remedy = "correct the record (a transform can), or let failures set it aside (quarantine or skip)"
+        if first.error != f"not_a_{self._store.noun}":  # the target was asked
+            remedy = self._store.remedies.get(first.kind, remedy)
+        return RefusedAt(self.named(first), remedy, first.offset, kind=first.kind, error=first.error, more=more)
 
-    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord) -> FailedRecord:
-        return self.places.quarantine(aside, record, failed, self.number)
+    def without_place(self, record: Record, error: NoPlace) -> Failure:
+        noun = self._store.noun
+        return Failure(record[0], FailureKind.REFUSED, f"it cannot be a {noun}: {error}", f"not_a_{noun}")
 
     def refusal(self, record: Record) -> Failure | None:
-        return self.places.refusal(record)
+        error = self.records.refusal(record)
+        return self.without_place(record, error) if error else None
+
+    def quarantine(self, aside: SetAside, record: Record, failed: FailedRecord) -> FailedRecord:
+        place = place_of(aside.topic, self.key, aside.generation, failed.offset)
+        about = {"failed": asdict(replace(failed, place=None)), "time": now()}
+        there = Aside(key=self.key, generation=aside.generation, place=place, record=record, about=about)
+        if failures := self._store.set_aside(there, self.number, self._resend):
+            raise self.refused(failures)
+        return replace(failed, place=place)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._remove_leftovers(receipt)
@@ -320,7 +278,7 @@ class IdempotentSession:
     def _remove_leftovers(self, receipt: Receipt) -> None:
         """Remove what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
         left = sorted(one for one in self.leftovers if one[0] in receipt.range)
-        if left and not self.places.takes_back:
+        if left and not self.records.takes_back:
             raise Refused(
                 f"{self.key.source}: an attempt that died has written a record at offset {left[0][0]}, which is left"
                 " out or another one now, and what it replaced at its key is gone",
@@ -328,16 +286,18 @@ class IdempotentSession:
                 " target topic",
             )
         if left:
-            if failures := self.places.remove([offset for offset, _ in left], self.number):
-                raise self.refused(failures)
+            self._remove([offset for offset, _ in left])
             self.leftovers.difference_update(left)
+
+    def _remove(self, offsets: Sequence[int]) -> None:
+        items = [self.records.removal(offset, self.number) for offset in offsets]
+        if failures := self.records.write(items, self._resend):
+            raise self.refused(failures)
 
     def decide(self, position: Position, decided: Handled) -> None:
         # A retry that died before its decision may have written them, or still do.
-        if decided.state == "discarded" and self.places.takes_back:
-            offsets = [offset for some in decided.offsets for offset in range(some.from_, some.until)]
-            if failures := self.places.remove(offsets, self.number):
-                raise self.refused(failures)
+        if decided.state == "discarded" and self.records.takes_back:
+            self._remove([offset for some in decided.offsets for offset in range(some.from_, some.until)])
         self.ledger.write(self.transaction, self.key, decided)
         self.move(position, begun=True)
 
@@ -349,7 +309,7 @@ class IdempotentSession:
         self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()
         self._position, self._chunk = position, None
-        self.places.open(position)
+        self.records = self._store.records(self.key, position)
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """Nothing is ever hidden."""
@@ -357,7 +317,7 @@ class IdempotentSession:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
-        if (self._chunk is None or not self._chunk.wrote) and not self.places.sent_again:
+        if (self._chunk is None or not self._chunk.wrote) and not self._resend.unanswered:
             self.transaction.leave()
         self.transaction.close()
 
@@ -366,15 +326,3 @@ def _promising(receipt: Receipt) -> Receipt:
     if receipt.proof is Proof.BY_KEY:
         return replace(receipt, promise=LATEST, superseded=receipt.count - receipt.newest.keys)
     return replace(receipt, promise=IDEMPOTENT)
-
-
-def named(key: PartitionKey, failure: Failure) -> str:
-    return f"{key.source}: the record at offset {failure.offset} cannot be copied: {failure.reason}"
-
-
-def refused(key: PartitionKey, failures: Sequence[Failure], remedies: Mapping[FailureKind, str]) -> RefusedAt:
-    """The error about these failures, with the remedy for the first one."""
-    first, *more = failures
-    aside = "correct the record (a transform can), or let failures set it aside (quarantine or skip)"
-    remedy = aside if first.error in NO_PLACE else remedies.get(first.kind, aside)
-    return RefusedAt(named(key, first), remedy, first.offset, kind=first.kind, error=first.error, more=more)

@@ -8,28 +8,20 @@ late, changes nothing.
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from kafka_replication.config import Replication
-from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
-from kafka_replication.ledger.newest import NewestEntries
-from kafka_replication.ledger.receipts import Receipts, offsets_to_read
-from kafka_replication.ledger.record_keys import decode_key, position_key, verified_key
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import LedgerUnreadable, NotReady, ReplicationError
-from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.model.times import now
-from kafka_replication.targets.unhidden import UnhiddenLedger
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 
 FORMAT: Final = 1
+LEDGER_PLACE: Final = "kafka-replication.ledger"  # the index, table or folder that has the ledgers
 MOST_IN_TAIL = 100  # entries
 MOST_BYTES_IN_TAIL = 500_000
 MOST_SESSIONS = 4096  # writers whose newest session the head remembers; one that it forgot counts as fenced
@@ -168,43 +160,52 @@ def key_text(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")
 
 
-class Shelf(Protocol):
+class Shelf(ABC):
     """The place of the ledger of one replication on a target: its head, and the entries that the head has no more."""
 
-    @property
-    def replication(self) -> str: ...
+    replication: str
 
-    def exists(self) -> bool:
+    @abstractmethod
+    def ledger_exists(self) -> bool:
         """True if there is a place for ledgers. Raises Refused if it is of another version."""
 
-    def create(self) -> None:
+    @abstractmethod
+    def create_ledger(self) -> None:
         """Make the place for ledgers, unless it exists."""
 
-    def obstacle(self) -> ReplicationError | None:
-        """As that of `Ledger`."""
-
+    @abstractmethod
     def head(self) -> Head:
         """As of now, whatever was acknowledged. An empty one if there is none."""
 
+    @abstractmethod
     def heads(self) -> list[Head]:
         """The heads of all replications."""
 
+    @abstractmethod
     def replace(self, before: Head, after: Head) -> bool:
         """Replace ``before`` unless it was replaced; False if so. Raises Refused if there is no ledger. After
         Unreachable the outcome is unknown.
         """
 
+    @abstractmethod
     def store(self, records: Sequence[LedgerRecord]) -> None:
         """Store entries, one for each place. One that has a newer entry keeps it."""
 
+    @abstractmethod
     def remove(self, records: Sequence[LedgerRecord]) -> None:
         """Remove stored entries. A newer one of the same place stays."""
 
+    @abstractmethod
     def stored(self, place: tuple[str, int, str]) -> LedgerRecord | None:
         """The stored entry of this place."""
 
+    @abstractmethod
     def stored_since(self, replication: str, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:
         """The stored entries of a replication with this offset or a higher one."""
+
+    def obstacle(self) -> ReplicationError | None:
+        """As that of `Ledger`."""
+        return None
 
 
 class Journal:
@@ -262,123 +263,3 @@ class Journal:
 def _newest(records: Iterable[LedgerRecord]) -> list[LedgerRecord]:
     """Only the newest entry of each key."""
     return list({record.place: record for record in records}.values())
-
-
-class JournalLedger(UnhiddenLedger):
-    """A `Ledger`. Nothing is ever hidden: a transaction is one write."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf, self._replication = shelf, shelf.replication
-        self.journal = Journal(shelf)
-        self._positions = NewestEntries(shelf.replication)
-        self._read = dict[str, int]()  # by replication: all positions below this offset were read
-
-    def exists(self) -> bool:
-        return self._shelf.exists()
-
-    def ensure(self, replication: Replication) -> None:
-        if not self.exists():
-            self._shelf.create()
-
-    def view(self) -> LedgerView:
-        if self.exists():
-            for head in self._shelf.heads():
-                if head.replication != self._replication:
-                    self._read_on(head)
-            self._read_on(self.journal.head())
-            self._positions.log_foreign(POSITIONS)
-        return self._positions.view()
-
-    def _read_on(self, head: Head) -> None:
-        since = self._read.get(head.replication, 0)
-        if head.next_offset < since:  # the ledger was created again
-            self._positions, self._read, since = NewestEntries(self._replication), {}, 0
-        for record in self.journal.since(head, since, [POSITIONS]):
-            _add(self._positions, record)
-        self._read[head.replication] = head.next_offset
-
-    def writers(self) -> Writers:
-        """By partition of the target the key of this replication that writes there, and its position."""
-        if self.exists():  # the heads of others, which may be large, are not asked for
-            self._read_on(self.journal.head())
-        found = dict[TopicPartition, Writer]()
-        for key, position in self._positions.view().positions.items():
-            found.setdefault(key.target, (key, position))
-        return found
-
-    def position(self, key: PartitionKey) -> Position | None:
-        entry = self._newest(key, position_key(key))
-        assert entry is None or isinstance(entry, Position)
-        return entry
-
-    def verified(self, key: PartitionKey) -> Verified | None:
-        entry = self._newest(key, verified_key(key))
-        assert entry is None or isinstance(entry, Verified)
-        return entry
-
-    def _newest(self, key: PartitionKey, record_key: bytes) -> Entry | None:
-        record = self.journal.newest(POSITIONS, key.ledger_partition, key_text(record_key))
-        if record is None:
-            return None
-        entries = NewestEntries(self._replication)
-        _add(entries, record)
-        newest = entries.get(key.ledger_partition, record_key)
-        return newest.entry() if newest else None
-
-    def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
-        head, entries = self.journal.head(), NewestEntries(self._replication)
-        ends = _ends(head)
-        since = offsets_to_read(wanted, ends)
-        if wanted and head.at is not None:
-            for record in self.journal.since(head, min(since.values()), [RECEIPTS]):
-                _add(entries, record)
-            entries.log_foreign(RECEIPTS)
-        partitions = {key.ledger_partition for key in wanted}
-        begin = head.receipts_from
-        return entries.receipts(since, {number: OffsetRange(begin, ends[number]) for number in partitions})
-
-    def receipt_ends(self) -> Mapping[int, int]:
-        return _ends(self.journal.head())
-
-    def obstacle(self) -> ReplicationError | None:
-        return self._shelf.obstacle()
-
-    def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:
-        """Once a day, because it reads all stored receipts. The head first says below which offset some may be gone."""
-        head, deleted = self.journal.head(), 0
-        if head.at is None or head.expired > now(EXPIRE_SECONDS):
-            return 0
-        self.journal.change(lambda newest: replace(newest, expired=now()))
-        stored = self._shelf.stored_since(self._replication, 0, [RECEIPTS])
-        old = (record for record in stored if record.offset < head.applied and _may_go(record, may_go))
-        while some := list(itertools.islice(old, AT_ONCE)):
-            until = max(record.offset for record in some) + 1
-            self.journal.change(partial(_without_receipts, until=until))
-            self._shelf.remove(some)
-            deleted += len(some)
-        return deleted
-
-
-def _without_receipts(head: Head, until: int) -> Head:
-    return replace(head, receipts_from=max(head.receipts_from, until))
-
-
-def _may_go(record: LedgerRecord, may_go: Callable[[PartitionKey, Receipt], bool]) -> bool:
-    """False also for what is no receipt that this version can read."""
-    if record.value is None:
-        return False
-    try:
-        _, key, _ = decode_key(record.key.encode())
-        return may_go(key, codec.decode(Receipt, record.value.encode()))
-    except LedgerUnreadable:
-        return False
-
-
-def _ends(head: Head) -> dict[int, int]:
-    """Entries of all ledger partitions are numbered together."""
-    return dict.fromkeys(range(LEDGER_PARTITIONS), head.next_offset)
-
-
-def _add(entries: NewestEntries, record: LedgerRecord) -> None:
-    value = None if record.value is None else record.value.encode()
-    entries.add(record.topic, record.partition, record.offset, record.key.encode(), value)

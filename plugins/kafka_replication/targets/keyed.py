@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from kafka_replication.model import newest
 from kafka_replication.model.newest import CRC32, MURMUR2, KeyHash
@@ -14,10 +14,6 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import record_digest
 from kafka_replication.verification.newest import Found
-
-NOT_A_ROW: Final = "not_a_row"
-NOT_A_DOCUMENT: Final = "not_a_document"
-NO_PLACE: Final = (NOT_A_ROW, NOT_A_DOCUMENT)  # the target was not asked
 
 
 class NoPlace(ValueError):
@@ -63,17 +59,13 @@ def version(generation: int, offset: int) -> int:
         raise NoPlace(str(error)) from None
 
 
-class Origin(Protocol):
-    """Of which replication, generation and source partition a record on the target is."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of which replication, generation and source partition records are."""
 
-    @property
-    def replication(self) -> str: ...
-
-    @property
-    def generation(self) -> int: ...
-
-    @property
-    def source(self) -> TopicPartition: ...
+    replication: str
+    generation: int
+    source: TopicPartition
 
 
 def found(read: Callable[[], tuple[Origin, Record]], own: Origin) -> Found:

@@ -35,16 +35,19 @@ class Outcome(Generic[Item]):
 class Resend:
     """Sends again what is refused for now, for as long as ``stall_seconds`` pass without an acknowledgement."""
 
-    where: str  # is written to, in messages
     stall_seconds: float
     deadline: Deadline = NEVER
     pause: Callable[[float], None] = field(default=time.sleep)
     waited: float = 0.0  # seconds in pauses, of all threads that write
+    unanswered: bool = False  # a request without an answer was sent again: the first one may still be carried out
     _adding: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def write(self, items: Sequence[Item], once: Callable[[Sequence[Item]], Outcome[Item]]) -> tuple[Failure, ...]:
-        """Write them all by ``once``, which makes one request. Returns the refused ones. Raises Stalled or NotReady,
-        which name what was waited for, and the errors of ``once``.
+    def write(
+        self, where: str, items: Sequence[Item], once: Callable[[Sequence[Item]], Outcome[Item]]
+    ) -> tuple[Failure, ...]:
+        """Write them all to ``where`` by ``once``, which makes one request. Returns the refused ones.
+
+        Raises Stalled or NotReady, which name what was waited for, and the errors of ``once``.
         """
         left, refused = [tuple(items)] if items else [], list[Failure]()
         clock, failures = StallClock(self.stall_seconds), 0
@@ -57,18 +60,18 @@ class Resend:
                 failures = 0
             if outcome.again:
                 failures += 1
-                self._wait(outcome, clock, failures)
+                self._wait(where, outcome, clock, failures)
                 left += _halves(outcome.again)
         return tuple(refused)
 
-    def _wait(self, outcome: Outcome[Item], clock: StallClock, failures: int) -> None:
-        self.deadline.check(f"writing to {self.where}: {outcome.why}")
+    def _wait(self, where: str, outcome: Outcome[Item], clock: StallClock, failures: int) -> None:
+        self.deadline.check(f"writing to {where}: {outcome.why}")
         if clock.is_over():
-            what = f"{self.where} takes nothing for {self.stall_seconds:g} s (copy.stall_timeout): {outcome.why}"
+            what = f"{where} takes nothing for {self.stall_seconds:g} s (copy.stall_timeout): {outcome.why}"
             remedy = "find out what the cluster lacks (disk, memory, what is writable); then it goes on"
             raise (NotReady if outcome.blocked else Stalled)(what, remedy)
         seconds = min(backoff(failures), max(0.1, self.stall_seconds / 4))
-        log.warning("%s: %d are sent again in %.1f s: %s", self.where, len(outcome.again), seconds, outcome.why)
+        log.warning("%s: %d are sent again in %.1f s: %s", where, len(outcome.again), seconds, outcome.why)
         self.pause(seconds)
         with self._adding:
             self.waited += seconds

@@ -3,121 +3,141 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
 
 from kafka_replication.api import (
     FailedRecord,
+    Failure,
     Ids,
-    Ledger,
     OffsetRange,
     PartitionKey,
-    Placement,
     Position,
     SetAside,
     SinkRecord,
-    TargetSettings,
     ToCreate,
     TopicPartition,
 )
 from kafka_replication.api.targets import (
-    NEVER,
-    Deadline,
     Failures,
     Gap,
     Handled,
+    IdempotentSession,
+    Item,
     PartitionOffsets,
     Replication,
+    Resend,
     Screen,
     Snapshot,
+    StoredCatalogue,
+    StoredQuarantine,
+    StoredSink,
+    StoredStanding,
     Topic,
 )
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.targets.idempotent import ChunkWriter
+from kafka_replication.targets.journal_ledger import EntryWriter
 from tests.conformance import catalogue, deciding, standing
 from tests.conformance.sink import Check
-from tests.conformance.sink_case import records
-from tests.folder_target.journal import Journal, create
-from tests.folder_target.quarantine import FolderQuarantine
-from tests.folder_target.session import ChunkWriter, FolderSession
-from tests.folder_target.target import FolderCatalogue, FolderSink, FolderStanding, FolderTarget
+from tests.folder_target.target import FolderRecords, FolderStore, FolderTarget
+
+
+class BrokenStore(FolderStore):
+    records_kind: ClassVar[type[FolderRecords]] = FolderRecords
+
+    def records(self, key: PartitionKey, position: Position | None) -> FolderRecords:
+        return self.records_kind(key, position, self.journal)
+
+
+class BrokenSink(StoredSink):
+    """With what the failure policy of a session is changed to."""
+
+    def changed(self, aside: SetAside) -> SetAside:
+        return aside
+
+    def opened(self, key: PartitionKey, ids: Ids | None = None, aside: SetAside | None = None) -> IdempotentSession:
+        return super().opened(key, ids, aside and self.changed(aside))
 
 
 class BrokenTarget(FolderTarget):
     """A folder with other parts."""
 
-    catalogue_kind: type[FolderCatalogue] = FolderCatalogue
-    standing_kind: type[FolderStanding] = FolderStanding
-    session_kind: type[FolderSession] = FolderSession
-    quarantine_kind: type[FolderQuarantine] = FolderQuarantine
+    catalogue_kind: type[StoredCatalogue] = StoredCatalogue
+    standing_kind: type[StoredStanding] = StoredStanding
+    sink_kind: type[StoredSink] = StoredSink
+    quarantine_kind: type[StoredQuarantine] = StoredQuarantine
 
-    def __init__(self, settings: TargetSettings, deadline: Deadline = NEVER) -> None:
-        super().__init__(settings, deadline)
-        self.catalogue = self.catalogue_kind(self._journal, self._folder)
-        self.standing = self.standing_kind(self._journal)
-        self.sink = BrokenSink(self._journal, self.ledger, self.session_kind)
+    @cached_property
+    def standing(self) -> StoredStanding:
+        return self.standing_kind(self.store, self.ledger)
 
-    def session(self, key: PartitionKey) -> FolderSession:
-        return self.session_kind(key, self._journal, self.ledger)
+    @cached_property
+    def catalogue(self) -> StoredCatalogue:
+        return self.catalogue_kind(self.store, self.ledger, self.standing)
 
-    def quarantine(self) -> AbstractContextManager[FolderQuarantine]:
-        return nullcontext(self.quarantine_kind(self._journal))
+    @cached_property
+    def sink(self) -> StoredSink:
+        return self.sink_kind(self.store, self.ledger)
 
-
-class BrokenSink(FolderSink):
-    def __init__(self, journal: Journal, ledger: Ledger, kind: type[FolderSession]) -> None:
-        super().__init__(journal, ledger)
-        self._kind = kind
-
-    def session(
-        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
-    ) -> AbstractContextManager[FolderSession]:
-        return closing(self._kind(key, self._journal, self._ledger, ids, aside))
+    def quarantine(self) -> AbstractContextManager[StoredQuarantine]:
+        return nullcontext(self.quarantine_kind(self.store))
 
 
 PARTS: dict[str, type] = {
-    "catalogue_kind": FolderCatalogue,
-    "standing_kind": FolderStanding,
-    "session_kind": FolderSession,
-    "quarantine_kind": FolderQuarantine,
+    "catalogue_kind": StoredCatalogue,
+    "standing_kind": StoredStanding,
+    "sink_kind": StoredSink,
+    "quarantine_kind": StoredQuarantine,
+    "store_kind": FolderStore,
 }
 
 
 def with_(defect: type) -> type[FolderTarget]:
     """The kind of target with this defect: a part of it, or all of it."""
-    parts = {name: defect for name, part in PARTS.items() if issubclass(defect, part)}
-    return type(defect.__name__, (BrokenTarget,), parts) if parts else defect
+    if issubclass(defect, FolderTarget):
+        return defect
+    if issubclass(defect, FolderRecords):
+        defect = type(defect.__name__, (BrokenStore,), {"records_kind": defect})
+    elif issubclass(defect, IdempotentSession):
+        defect = type(defect.__name__, (StoredSink,), {"session_kind": defect})
+    [part] = [name for name, kind in PARTS.items() if issubclass(defect, kind)]
+    return type(defect.__name__, (BrokenTarget,), {part: defect})
 
 
-class TellsNoPartitions(FolderCatalogue):
+class TellsNoPartitions(StoredCatalogue):
     def partitions(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
         return dict.fromkeys(names, frozenset())
 
 
-class CreatesOnePartition(FolderCatalogue):
+class CreatesOnePartition(FolderStore):
     def create(self, topic: ToCreate) -> None:
-        create(self._journal, topic.name, 1)
+        super().create(replace(topic, partitions=1))
 
 
-class CreatesAnew(FolderCatalogue):
+class CreatesAnew(FolderStore):
     def create(self, topic: ToCreate) -> None:
-        self._journal.append({"do": "delete", "topic": topic.name})
+        self.journal.write((("topic", topic.name), 0, None))
         super().create(topic)
 
 
-class NamesTheIdLikeTheTopic(FolderCatalogue):
+class NamesTheIdLikeTheTopic(StoredCatalogue):
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         return {name: replace(topic, topic_id=name) for name, topic in super().topics(names).items()}
 
 
-class CreatesWhatItIsAskedFor(FolderCatalogue):
+class CreatesWhatItIsAskedFor(StoredCatalogue):
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         wanted = list(names)
         for name in wanted:
-            create(self._journal, name, 1)
+            self.create(ToCreate(name=name, partitions=1))
         return super().topics(wanted)
 
 
-class TellsOldEnds(FolderCatalogue):
+class TellsOldEnds(StoredCatalogue):
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         empty = PartitionOffsets(0, 0, 0)
         return {
@@ -126,118 +146,106 @@ class TellsOldEnds(FolderCatalogue):
         }
 
 
-class LooksPastTheQuarantine(FolderCatalogue):
+class LooksPastTheQuarantine(StoredCatalogue):
     def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
         return replace(super().look(replication, wanted, others), quarantine=None)
 
 
-class ShowsTheLedgerAsATopic(FolderCatalogue):
+class ShowsTheLedgerAsATopic(StoredCatalogue):
     def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
         seen = super().look(replication, wanted, others)
         return replace(seen, target={**seen.target, **(seen.ledger or {})})
 
 
-class FencesWhoAsksForRights(FolderCatalogue):
+class FencesWhoAsksForRights(FolderStore):
     def check_writing(self) -> None:
-        for writer in list(self._journal.now().epochs):
-            self._journal.append({"do": "fence", "by": writer})
+        head = self.head()
+        self.replace(head, replace(head, sessions={}))
 
 
-class SeesRecordsInANewTopic(FolderStanding):
+class SeesRecordsInANewTopic(StoredStanding):
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         return super().first_record(at, wanted) or 0
 
 
-class ReadsOneTooMany(FolderStanding):
-    def content(self, at: TopicPartition, wanted: OffsetRange) -> Iterator[SinkRecord]:
-        return super().content(at, OffsetRange(wanted.from_, wanted.until + 1))
+class ReadsOneTooMany(FolderRecords):
+    def scan(self, ranges: Iterable[OffsetRange]) -> Iterator[tuple[SinkRecord, bool]]:
+        return super().scan([OffsetRange(one.from_, one.until + 1) for one in ranges])
 
 
-class ReadsOthersValues(FolderStanding):
-    def content(self, at: TopicPartition, wanted: OffsetRange) -> Iterator[SinkRecord]:
-        return ((*record[:2], b"another", *record[3:]) for record in super().content(at, wanted))
+class ReadsOthersValues(FolderRecords):
+    def scan(self, ranges: Iterable[OffsetRange]) -> Iterator[tuple[SinkRecord, bool]]:
+        return (((*record[:3], b"another", record[4]), there) for record, there in super().scan(ranges))
 
 
-class EndsTooEarly(FolderStanding):
+class EndsTooEarly(StoredStanding):
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         ends, failures = super().ends(wanted)
         return {at: max(0, end - 1) for at, end in ends.items()}, failures
 
 
-class HidesWhatIsCommitted(FolderStanding):
+class HidesWhatIsCommitted(StoredStanding):
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         return set(wanted)
 
 
-class ShowsWhatIsNotCommitted(FolderSession):
-    def begin(self) -> ChunkWriter:
-        super().begin()
-        self._chunk = _Showing(self, self._aside, 0, self._position.target_end if self._position else 0)
-        return self._chunk
+class ShowsWhatIsNotCommitted(FolderRecords):
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage((OffsetRange(0, 1_000),))
 
-    def show(self) -> None:
-        records = self.transaction.records
-        self._journal.append({"do": "commit", "by": "", "epoch": 0, "records": records, "entries": []})
-
-
-class _Showing(ChunkWriter):
-    def finish(self, digest: str) -> Placement:
-        placement = super().finish(digest)
-        assert isinstance(self._session, ShowsWhatIsNotCommitted)
-        if self._session.first != records(1)[0]:  # the chunks before are as they should be
-            self._session.show()
-        return placement
+    @coverage.setter
+    def coverage(self, committed: Coverage) -> None:
+        """It is forgotten."""
 
 
-class ShowsOursAlone(FolderStanding):
-    def content(self, at: TopicPartition, wanted: OffsetRange) -> Iterator[SinkRecord]:
-        return (record for record in super().content(at, wanted) if record[2] != b"foreign")
+class ShowsOursAlone(FolderRecords):
+    def others(self, written: OffsetRange | None = None) -> Iterator[SinkRecord]:
+        return iter(())
 
 
-class HasEndsOfWhatIsGone(FolderStanding):
+class HasEndsOfWhatIsGone(StoredStanding):
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         partitions = list(wanted)
         return {**dict.fromkeys(partitions, 0), **super().ends(partitions)[0]}, {}
 
 
-class LosesHeaders(FolderQuarantine):
+class LosesHeaders(StoredQuarantine):
     def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
         found = super().original(key, failed)
         return found and (*found[:4], [])
 
 
-class FindsAllByOffset(FolderQuarantine):
+class FindsAllByOffset(StoredQuarantine):
     def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
         assert failed.place is not None
         return super().original(key, replace(failed, place=replace(failed.place, offset=failed.offset)))
 
 
-class ShowsWhatWasChanged(FolderQuarantine):
+class ShowsWhatWasChanged(StoredQuarantine):
     def original(self, key: PartitionKey, failed: FailedRecord) -> SinkRecord | None:
         return self.stored(key, failed)
 
 
-class ShowsEveryGeneration(FolderQuarantine):
+class ShowsEveryGeneration(StoredQuarantine):
     def records(self, topic: str, key: PartitionKey, generation: int) -> Iterator[tuple[FailedRecord, str]]:
         return super().records(topic, key, 1)
 
 
-class QuarantinesWhatIsSkipped(FolderSession):
+class QuarantinesWhatIsSkipped(BrokenSink):
+    def changed(self, aside: SetAside) -> SetAside:
+        return replace(aside, policy=aside.policy.model_copy(update={"policy": "quarantine"}))
+
+
+class CountsNothing(BrokenSink):
+    def changed(self, aside: SetAside) -> SetAside:
+        return replace(aside, most=1_000)
+
+
+class AsksAboutEveryRecord(IdempotentSession):
     def begin(self) -> ChunkWriter:
-        if self._aside is not None and self._aside.policy.policy == "skip":
-            self._aside = replace(self._aside, policy=self._aside.policy.model_copy(update={"policy": "quarantine"}))
-        return super().begin()
-
-
-class CountsNothing(FolderSession):
-    def begin(self) -> ChunkWriter:
-        self._aside = self._aside and replace(self._aside, most=1_000)
-        return super().begin()
-
-
-class AsksAboutEveryRecord(FolderSession):
-    def begin(self) -> ChunkWriter:
-        return _Screening(self, self._aside, 0, self._position.target_end if self._position else 0)
+        super().begin()
+        return _Screening(self, self._aside, 0)
 
 
 class _Screening(ChunkWriter):
@@ -246,40 +254,44 @@ class _Screening(ChunkWriter):
         return lambda record: None
 
 
-class DecidesWithoutRecords(FolderSession):
+class DecidesWithoutRecords(FolderRecords):
+    """A record alone, as that of a retry, is not written."""
+
+    def write(self, items: Sequence[Item], resend: Resend) -> tuple[Failure, ...]:
+        return super().write(items, resend) if len(items) > 1 else ()
+
+
+class KeepsWhatIsDiscarded(IdempotentSession):
+    """A discard leaves what a retry has written that died before its decision."""
+
     def decide(self, position: Position, decided: Handled) -> None:
-        self.transaction.records.clear()
-        super().decide(position, decided)
+        self.ledger.write(self.transaction, self.key, decided)
+        self.move(position, begun=True)
 
 
-class KeepsWhatIsDiscarded(ShowsWhatIsNotCommitted):
-    """A retry shows its record before its decision, and a discard leaves it."""
-
-
-class ForgetsDecisions(FolderSession):
+class ForgetsDecisions(IdempotentSession):
     def decide(self, position: Position, decided: Handled) -> None:
         self.move(position, begun=True)
 
 
-class DecidesForOthers(FolderSession):
+class DecidesForOthers(StoredSink):
     """Each session has an id of its own, so that none fences another."""
 
-    def fence(self) -> None:
-        self.transaction._id += f"/{uuid.uuid4()}"
-        super().fence()
+    def writer(self, writer_id: str, what: str) -> EntryWriter:
+        return super().writer(f"{writer_id}/{uuid.uuid4()}", what)
 
 
-class CrossesNoGap(FolderSession):
+class CrossesNoGap(IdempotentSession):
     def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
         super().move(position, begun=begun)
 
 
-class TakesAnyTopic(FolderSession):
+class TakesAnyTopic(IdempotentSession):
     def check_ids(self, ids: Ids) -> None:
         pass
 
 
-class TakesOverAgain(FolderSession):
+class TakesOverAgain(IdempotentSession):
     """Fences once more before it moves, and so never learns of the session that replaced it."""
 
     def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:

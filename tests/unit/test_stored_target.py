@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError, Unreachable
-from kafka_replication.targets.idempotent_target import IdempotentSink, IdempotentTarget
+from kafka_replication.targets.stored_target import StoredTarget
 
 
-class Reached(IdempotentTarget):
+class Reached(StoredTarget):
     """A target whose writer ``w1`` does not answer, or raises another error."""
 
     def __init__(self, error: ReplicationError | None = None) -> None:
         self.fenced: list[str] = []
         self._error = error or Unreachable("the target does not answer", "start it")
 
-    @property
-    def sink(self) -> IdempotentSink:
-        return cast(IdempotentSink, SimpleNamespace(writer=self._writer))
-
-    def _writer(self, writer_id: str, what: str) -> Any:
+    def writer(self, writer_id: str, what: str) -> Any:
         def fence() -> None:
             if writer_id == "w1":
                 raise self._error

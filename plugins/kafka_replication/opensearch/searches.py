@@ -1,0 +1,121 @@
+"""Searches an index. Documents are found after a refresh, as their readers find them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kafka_replication.model.errors import GapFound, NotReady, Unexpected
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.opensearch.client import SEE, Answer, Client, path
+from kafka_replication.opensearch.documents import FIELD, Origin, sources
+
+FIRST_PAGE, LONGEST_PAGE = 100, 5_000  # documents that one search returns
+PAGE_BYTES = 4 << 20
+MOST_RANGES = 1_000  # in one query, which may have 1,024 conditions
+Query = dict[str, Any]
+
+
+def ours(origin: Origin) -> list[Query]:
+    """The conditions of documents that were written for this origin."""
+    return [
+        {"term": {f"{FIELD}.replication": origin.replication}},
+        {"term": {f"{FIELD}.generation": origin.generation}},
+        {"term": {f"{FIELD}.topic": origin.source.topic}},
+        {"term": {f"{FIELD}.partition": origin.source.partition}},
+    ]
+
+
+def in_range(wanted: OffsetRange) -> Query:
+    return {"range": {f"{FIELD}.offset": {"gte": wanted.from_, "lt": wanted.until}}}
+
+
+def within(ranges: Iterable[OffsetRange]) -> Query:
+    """Documents in any of these ranges; of very many, in the range that they span."""
+    some = list(ranges)
+    if len(some) > MOST_RANGES:
+        some = [OffsetRange(some[0].from_, some[-1].until)]
+    return {"bool": {"should": [in_range(one) for one in some], "minimum_should_match": 1}} if some else NOTHING
+
+
+NOTHING: Query = {"match_none": {}}
+
+
+def foreign(replication: str, generation: int) -> Query:
+    """Documents that this generation of the replication has not written."""
+    mine = [{"term": {f"{FIELD}.replication": replication}}, {"term": {f"{FIELD}.generation": generation}}]
+    return {"bool": {"must_not": [{"bool": {"filter": mine}}]}}
+
+
+def count(client: Client, index: str, query: Query) -> int:
+    try:
+        found = client.json("POST", path(index, "_count"), {"query": query})
+    except Answer as answer:
+        raise client.refused(answer) from answer
+    if found["_shards"]["failed"]:
+        raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
+    return int(found["count"])
+
+
+def documents(client: Client, index: str, query: Query) -> Iterator[tuple[str, bytes]]:
+    """The id and the text of our documents that a search finds, by their offsets, which differ."""
+    size, after = FIRST_PAGE, -1
+    while True:
+        past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
+        body: Query = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": size, "track_total_hits": False}
+        here = page(client, index, body)
+        yield from here.documents
+        if len(here.documents) < size:
+            return
+        size, after = here.size(size), here.last
+
+
+class Page(NamedTuple):
+    """The documents of the answer to a search, its length, and the place of the last one, if the search sorts."""
+
+    documents: list[tuple[str, bytes]]
+    length: int
+    last: int
+
+    def size(self, asked: int) -> int:
+        """The number of documents to ask for next."""
+        return min(LONGEST_PAGE, max(1, asked * PAGE_BYTES // self.length))
+
+
+def page(client: Client, index: str, body: Query) -> Page:
+    """The answer to a search. Raises GapFound, NotReady, Unexpected."""
+    try:
+        answer = client.text("POST", path(index, "_search"), json.dumps(body).encode())
+    except Answer as error:
+        if error.status == 404:
+            raise GapFound(f"{index} on the target is gone", "restore it") from error
+        raise client.refused(error) from error
+    try:
+        found, rest = sources(answer)
+        is_whole = rest["timed_out"] is False and rest["_shards"]["failed"] == 0
+        last = int(rest["hits"]["hits"][0]["sort"][0]) if found and "sort" in body else -1
+    except (ValueError, LookupError, TypeError):  # which would show what is in the documents
+        raise Unexpected(f"{client.name} answers a search of {index} in a form that is not known", SEE) from None
+    if not is_whole:
+        raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
+    return Page(found, len(answer), last)
+
+
+def refresh(client: Client, index: str) -> None:
+    """Let searches see what was acknowledged."""
+    try:
+        client.json("POST", path(index, "_refresh"))
+    except Answer as answer:
+        raise client.refused(answer) from answer
+
+
+def hits(client: Client, body: dict[str, Any], index: str) -> list[dict[str, Any]]:
+    """The hits of a search. Raises NotReady if a part of the index did not answer."""
+    try:
+        found = client.json("POST", path(index, "_search"), body)
+    except Answer as answer:
+        raise client.refused(answer) from answer
+    if found.get("timed_out") or found.get("_shards", {}).get("failed"):
+        raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
+    return list(found["hits"]["hits"])
