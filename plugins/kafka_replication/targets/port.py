@@ -8,10 +8,11 @@ that of the source.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
@@ -56,43 +57,54 @@ class ToCreate:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-class Catalogue(Protocol):
-    """The topics of a target, and what it lets this client do. All raise Unreachable and NotAdmitted."""
+class Catalogue(ABC):
+    """The topics of a target, and what it lets this client do: everything, if it says no more. All methods raise
+    Unreachable and NotAdmitted.
+    """
 
+    @abstractmethod
     def cluster_id(self) -> str:
         """The id of the cluster. Two names of one cluster have one id."""
 
+    @abstractmethod
     def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
         """A snapshot of the target alone: the topics to be written to, the topics ``others``, the ledger's and the
         quarantine. A topic or partition that does not answer has a `Problem`.
         """
 
+    @abstractmethod
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of these topics that exist. Raises the error of one that cannot be described."""
 
+    @abstractmethod
     def partitions(self, names: Iterable[str]) -> dict[str, frozenset[int]]:
         """The numbers of the partitions of those of these topics that exist."""
 
+    @abstractmethod
     def create(self, topic: ToCreate) -> None:
         """Create the topic, and wait until it can be used. One that exists stays as it is.
 
         Raises Refused, NotAuthorized, Stalled.
         """
 
+    @abstractmethod
     def add_partitions(self, name: str, partitions: int) -> None:
         """Give the topic this number of partitions. Raises Refused."""
 
     def may_read(self, seconds: float) -> bool:
         """False if this client is certain to be refused as a reader."""
+        return True
 
     def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
         """The rules by which the target denies something; None if it does not show them."""
+        return frozenset()
 
-    def check_writing(self) -> None:
+    def check_writing(self) -> None:  # noqa: B027
         """Ask for what a session needs, without fencing any. Raises NotAuthorized, Refused."""
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
         """The errors with which the target would not create these topics, by name. Creates nothing."""
+        return {}
 
 
 class RecordReader(Protocol):
@@ -113,21 +125,23 @@ class RecordReader(Protocol):
         """Add what is in ``wanted``."""
 
 
-class Standing(Protocol):
+class Standing(ABC):
     """Looks at what stands on a target, whoever wrote it. Only reads. What it returns leaves out, or gives an error
-    for, a partition that does not answer.
+    for, a partition that does not answer. If it says no more: logs begin at 0 and lose no end, and nothing is hidden.
     """
 
-    @property
-    def commit_takes(self) -> int:
-        """The offsets that a commit takes behind the records of a session, such as that of a transaction's marker."""
+    # The offsets that a commit takes behind the records of a session, such as that of a transaction's marker.
+    commit_takes: ClassVar[int] = 0
 
     def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         """The readable offsets now, after one request; without the partitions that do not answer soon."""
+        return {at: OffsetRange(0, end) for at, end in self.ends(wanted)[0].items()}
 
     def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         """The offset of the first record that can still be there."""
+        return dict.fromkeys(wanted, 0), {}
 
+    @abstractmethod
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         """The end of what readers see now."""
 
@@ -137,32 +151,43 @@ class Standing(Protocol):
         """The end of all that was written before, once readers see it. None: wait as long as a session of ours can
         hide records.
         """
+        return self.ends(wanted)
 
     def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those in which a session that is not over hides records from readers."""
+        return set()
 
     def left_open(self, at: TopicPartition) -> Mapping[str, int]:
         """The ids of the sessions and writers that hide records in this partition, and the offset where that begins.
         Empty if the target cannot tell, or is of a kind that hides nothing.
         """
+        return {}
 
     def hidden_by(self, at: TopicPartition, session_id: str) -> Coverage:
         """The offsets of the records that this session or writer hides in this partition; empty as for `left_open`."""
+        return Coverage()
 
     def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each log, where it is certain that no other part of the target has more of it; without the others,
         and empty for a kind of target whose logs never lose their ends.
         """
+        return {}
 
     def at_rest(self, at: TopicPartition, expected: int) -> OffsetRange:
         """The readable offsets, once they reach ``expected`` or do not grow any more."""
+        ends, failed = self.ends([at])
+        if at in failed:
+            raise failed[at]
+        return OffsetRange(0, ends[at])
 
-    def check_all_shown(self, at: TopicPartition, until: int) -> None:
+    def check_all_shown(self, at: TopicPartition, until: int) -> None:  # noqa: B027
         """Raise NotReady if there may be more records than readers see, who read up to ``until``."""
 
+    @abstractmethod
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         """The offset of the first record in ``wanted``, or None."""
 
+    @abstractmethod
     def reader(self, at: TopicPartition) -> AbstractContextManager[RecordReader]: ...
 
 

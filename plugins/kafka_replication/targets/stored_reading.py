@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
@@ -10,11 +10,11 @@ from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets.journal import Writers
 from kafka_replication.targets.journal_ledger import JournalLedger
-from kafka_replication.targets.port import Failures
+from kafka_replication.targets.port import Failures, Standing
 from kafka_replication.targets.record_store import Records, RecordStore, place_of
 from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
@@ -23,13 +23,11 @@ from kafka_replication.verification.newest import Found
 from kafka_replication.verification.verify import PartDigest
 
 
-class StoredStanding:
-    """A `Standing`. A record's place is its source offset. Records of others have no place: they get the offsets behind
+class StoredStanding(Standing):
+    """A record's place is its source offset. Records of others have no place: they get the offsets behind
     our last record. What an attempt of ours has written and not committed is not shown: the next one writes it again,
-    or removes it. Logs begin at 0 and lose no end.
+    or removes it.
     """
-
-    commit_takes: int = 0
 
     def __init__(self, store: RecordStore, ledger: JournalLedger) -> None:
         self._store, self._ledger = store, ledger
@@ -68,23 +66,6 @@ class StoredStanding:
                     failed[at] = error
         return ends, failed
 
-    def logs(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-        return {at: OffsetRange(0, end) for at, end in self.ends(wanted)[0].items()}
-
-    def starts(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
-        return dict.fromkeys(wanted, 0), {}
-
-    def stable_ends(
-        self, wanted: Iterable[TopicPartition], seconds: float | None = None
-    ) -> tuple[dict[TopicPartition, int], Failures]:
-        return self.ends(wanted)
-
-    def at_rest(self, at: TopicPartition, expected: int) -> OffsetRange:
-        ends, failed = self.ends([at])
-        if at in failed:
-            raise failed[at]
-        return OffsetRange(0, ends[at])
-
     def first_record(self, at: TopicPartition, wanted: OffsetRange) -> int | None:
         self._store.refresh(at.topic)
         records = self._records(at, self._ledger.writers())
@@ -97,21 +78,6 @@ class StoredStanding:
     def reader(self, at: TopicPartition) -> AbstractContextManager[ContentReader]:
         self._store.refresh(at.topic)
         return nullcontext(ContentReader(self._records(at, self._ledger.writers())))
-
-    def hiding(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
-        return set()
-
-    def check_all_shown(self, at: TopicPartition, until: int) -> None:
-        return
-
-    def left_open(self, at: TopicPartition) -> Mapping[str, int]:
-        return {}
-
-    def hidden_by(self, at: TopicPartition, session_id: str) -> Coverage:
-        return Coverage()
-
-    def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}
 
 
 class ContentReader:

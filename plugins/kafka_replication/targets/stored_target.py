@@ -17,7 +17,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Busy, NotAdmitted, OutOfTime, Refused, ReplicationError, Unreachable
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.rights import DenyRule, Login
+from kafka_replication.model.rights import Login
 from kafka_replication.model.targets import IDEMPOTENT, LATEST, Promise
 from kafka_replication.planning.snapshot import (
     PartitionOffsets,
@@ -32,7 +32,7 @@ from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Journal
 from kafka_replication.targets.journal_ledger import EntryWriter, JournalLedger
-from kafka_replication.targets.port import TargetSettings, ToCreate
+from kafka_replication.targets.port import Catalogue, TargetSettings, ToCreate
 from kafka_replication.targets.record_store import COPIES, Description, RecordStore
 from kafka_replication.targets.resend import Resend
 from kafka_replication.targets.stored_reading import NewestReader, StoredQuarantine, StoredReader, StoredStanding
@@ -156,8 +156,8 @@ class StoredSink:
         return nullcontext(kind(type(self._store)(replace(settings, shared=False)), self._ledger, key))
 
 
-class StoredCatalogue:
-    """A `Catalogue`."""
+class StoredCatalogue(Catalogue):
+    """The topics of a `RecordStore`."""
 
     def __init__(self, store: RecordStore, ledger: JournalLedger, standing: StoredStanding) -> None:
         self._store, self._ledger, self._standing = store, ledger, standing
@@ -235,12 +235,6 @@ class StoredCatalogue:
 
     def add_partitions(self, name: str, partitions: int) -> None:
         self._store.add_partitions(name, partitions)
-
-    def may_read(self, seconds: float) -> bool:
-        return True
-
-    def deny_rules(self, seconds: float) -> frozenset[DenyRule] | None:
-        return frozenset()
 
     def check_writing(self) -> None:
         self._store.check_writing()

@@ -14,11 +14,11 @@ from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.rights import DenyRule
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.targets.port import TargetSettings, ToCreate
+from kafka_replication.targets.port import Catalogue, TargetSettings, ToCreate
 
 
-class KafkaCatalogue:
-    """A `Catalogue` of one cluster, for one replication."""
+class KafkaCatalogue(Catalogue):
+    """Of one cluster, for one replication."""
 
     def __init__(self, settings: TargetSettings, admin: Callable[[], AdminClient], deadline: Deadline) -> None:
         self._settings, self._admin, self._deadline = settings, admin, deadline

@@ -17,14 +17,14 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.stall_clock import StallClock
-from kafka_replication.targets.port import Failures, TargetSettings
+from kafka_replication.targets.port import Failures, Standing, TargetSettings
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
 LOOK = 0.1
 
 
-class KafkaStanding:
-    """A `Standing` of one cluster, for one replication."""
+class KafkaStanding(Standing):
+    """Of one cluster, for one replication."""
 
     commit_takes = 1  # a marker in each partition of the transaction
 
