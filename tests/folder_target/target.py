@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,37 +58,35 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path, self._read = folder / "journal", 0
-        self._values: dict[Key, tuple[int, Any]] = {}
+        self._values, self._lock = dict[Key, tuple[int, Any]](), threading.RLock()
 
     def now(self) -> dict[Key, tuple[int, Any]]:
-        """By its key each number and value that is there now. Raises Unreachable if the folder is gone."""
+        """A copy of what is there now, by its key each number and value. Raises Unreachable if the folder is gone."""
         try:
-            with self._path.open("rb") as file:
+            with self._lock, self._path.open("rb") as file:
                 file.seek(self._read)
-                content = file.read()
+                lines, end, _ = file.read().rpartition(b"\n")  # what is not whole is not there
+                for line in lines.splitlines():
+                    for key, number, value in json.loads(line):
+                        self._take(tuple(key), number, value)
+                self._read += len(lines + end)
+                return dict(self._values)
         except OSError as error:
             raise Unreachable(f"the folder {self._path.parent} does not answer: {error}", "bring it back") from error
-        whole = content[: content.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            for key, number, value in json.loads(line):
-                self._take(tuple(key), number, value)
-        self._read += len(whole)
-        return self._values
 
     def _take(self, key: Key, number: int, value: Any) -> None:
         if number < self._values.get(key, (number,))[0]:
             return
         self._values[key] = number, value
         if value is None:
-            gone = key[1] if key[0] == "topic" else None
-            self._values = {
-                at: one for at, one in self._values.items() if at != key and not (at[0] in OF_TOPICS and at[1] == gone)
-            }
+            gone = (key[1],) if key[0] == "topic" else ()
+            for at in [at for at in self._values if at == key or (at[0] in OF_TOPICS and at[1] in gone)]:
+                del self._values[at]
 
     def append(self, writes: Iterable[Write], check: Callable[[dict[Key, tuple[int, Any]]], bool]) -> bool:
         """Write a line if ``check`` of what is there is true: nobody else writes meanwhile."""
         self.now()
-        with self._path.open("r+b") as file:
+        with self._lock, self._path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not check(self.now()):
                 return False
@@ -96,8 +95,8 @@ class Journal:
             file.write(json.dumps(list(writes)).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        self.now()
-        return True
+            self.now()
+            return True
 
     def write(self, *writes: Write) -> None:
         self.append(writes, lambda values: True)
@@ -125,14 +124,13 @@ class FolderRecords(Records):
     def __init__(self, key: PartitionKey, position: Position | None, journal: Journal) -> None:
         super().__init__(key, position)
         self._journal, self._owner = journal, f"{key.replication}/{self.generation}"
+        self._part = ("record", key.target_topic, key.source.partition)
 
     def item(self, record: SinkRecord, number: int) -> Item:
-        at = ("record", self.key.target_topic, self.key.source.partition, self._owner, record[0])
-        return Item(record[0], (at, number, text_of(record)), size_of(record))
+        return Item(record[0], ((*self._part, self._owner, record[0]), number, text_of(record)), size_of(record))
 
     def removal(self, offset: int, number: int) -> Item:
-        at = ("record", self.key.target_topic, self.key.source.partition, self._owner, offset)
-        return Item(offset, (at, number, "gone"), 0)
+        return Item(offset, ((*self._part, self._owner, offset), number, "gone"), 0)
 
     def write(self, items: Sequence[Item], resend: Resend) -> tuple[Failure, ...]:
         topic = ("topic", self.key.target_topic)
@@ -149,9 +147,9 @@ class FolderRecords(Records):
     def _there(self, owned: bool) -> list[SinkRecord]:
         if ("topic", self.key.target_topic) not in (values := self._journal.now()):
             raise GapFound(f"{self.key.target} on the target is gone", "restore it")
-        part = ("record", self.key.target_topic, self.key.source.partition)
-        ours = {at[4]: value for at, (_, value) in values.items() if at[:3] == part and (at[3] == self._owner) == owned}
-        return [record_of(ours[offset]) for offset in sorted(ours) if ours[offset] != "gone"]
+        there = [(at, value) for at, (_, value) in values.items() if at[:3] == self._part and value != "gone"]
+        found = (record_of(value) for at, value in there if (at[3] == self._owner) == owned)
+        return sorted(found, key=lambda record: record[0])
 
     def scan(self, ranges: Iterable[OffsetRange]) -> Iterator[tuple[SinkRecord, bool]]:
         wanted = list(ranges)
