@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sqlite3
 import sys
 import threading
@@ -67,7 +68,7 @@ def test_a_url_that_cannot_work_is_bad_input(url: str, said: str) -> None:
 
 def test_a_missing_driver_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)  # as if it were not installed
-    error = failure(f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db")
+    error = failure(f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/driverless")
     assert isinstance(error, BadInput)
     assert 'pip install "psycopg[binary]"' in error.remedy
 
@@ -79,6 +80,31 @@ def test_a_file_that_is_deleted_while_it_is_used_is_said(tmp_path: Path) -> None
     with pytest.raises(Unreachable, match="its file was deleted or replaced while it was in use") as caught:
         store.watermarks("orders-dr")
     assert "a new store is filled from the ledger" in caught.value.remedy
+    store.close()
+
+
+def test_a_backup_that_is_put_in_its_place_is_used_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    store = open_store(f"sqlite:///{file}")
+    store.start_run("run-1", "orders-dr", "live", "{}")
+    backup = file.read_bytes()
+    store.start_run("run-2", "orders-dr", "live", "{}")
+    file.unlink()
+    file.write_bytes(backup)
+    assert [run.run_id for run in store.runs("orders-dr")] == ["run-1"]
+    store.close()
+
+
+def test_a_forked_process_has_connections_of_its_own(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    store.start_run("before", "orders-dr", "live", "{}")
+    child = multiprocessing.get_context("fork").Process(
+        target=store.start_run, args=("forked", "orders-dr", "live", "{}")
+    )
+    child.start()
+    child.join()
+    store.start_run("after", "orders-dr", "live", "{}")
+    assert {run.run_id for run in store.runs("orders-dr")} == {"before", "forked", "after"}
     store.close()
 
 

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,13 +81,20 @@ def parse(url: str) -> URL:
 
 
 def connect(url: URL) -> Engine:
-    """An engine without a pool: Airflow forks its tasks, and no connection may be shared across a fork.
+    """The engine of this url, of which a process has one: it keeps the statements that it has compiled.
 
-    Raises BadInput.
+    It has no pool. Airflow forks its tasks, and no connection may be shared across a fork; and an SQLite file may be
+    replaced by a backup at any time, because no connection keeps a part of it in its log. Raises BadInput.
     """
-    settings: dict[str, Any] = {}
     if url.get_backend_name() == "sqlite":
         _make_parent(Path(url.database or ""))
+    return _engine(url)
+
+
+@lru_cache(maxsize=4)
+def _engine(url: URL) -> Engine:
+    settings: dict[str, Any] = {}
+    if url.get_backend_name() == "sqlite":
         if "timeout" not in url.query:  # seconds SQLite itself waits for another process's write
             settings["timeout"] = LOCK_SECONDS
     elif url.get_driver_name() in ("psycopg", "psycopg2"):
@@ -126,11 +134,6 @@ def shown(url: URL) -> str:
     return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
-def for_writing(engine: Engine) -> Engine:
-    """The same connections, but transactions take SQLite's write lock at once: a later wait would have no limit."""
-    return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
-
-
 def limit_waits(connection: Connection) -> None:
     """Bound PostgreSQL's waits within this transaction; SQLite's are bounded by its busy timeout."""
     if connection.dialect.name == "postgresql":
@@ -154,7 +157,8 @@ def use_wal(engine: Engine) -> None:
                 raw.cursor().execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as problem:
-                if not _is_locked(problem) or time.monotonic() > deadline:
+                locked = problem.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+                if not locked or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
     finally:
@@ -229,10 +233,6 @@ def scrubbed(problem: BaseException | None, url: URL) -> str:
         elif secret:  # replaced everywhere, it would garble the words, and so be guessed
             said = re.sub(rf"(?<=[=:])(['\"]?){re.escape(secret)}(?!\w)", r"\1***", said)
     return said
-
-
-def _is_locked(problem: sqlite3.Error) -> bool:
-    return problem.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _make_parent(file: Path) -> None:

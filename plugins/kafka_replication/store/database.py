@@ -34,7 +34,8 @@ class Database:
         """``log_level`` is the level at which it logs that it created or changed the tables."""
         self._url, self._log_level = connect.parse(url), log_level
         self._reader = connect.connect(self._url)
-        self._writer = connect.for_writing(self._reader)
+        # The same connections, but transactions take SQLite's write lock at once: a later wait would have no limit.
+        self._writer = self._reader.execution_options(sqlite_begin="BEGIN IMMEDIATE")
         self._outage = Outage()
         # A file that cannot be opened at the beginning is no outage: nothing restarts it.
         self._open() if self._url.get_backend_name() == "sqlite" else self._outage.outlast(self._open)

@@ -50,7 +50,8 @@ class Leases(Database):
             replace(db, _table, [_values(decided.lease)])
             its = _replications.c.replication == claim.replication
             db.execute(update(_replications).where(its).values(token=decided.lease.token))
-            _settle_runs(db, decided.lease, now)
+            counting = [lease for lease in (*stored, decided.lease) if lease not in decided.replaces]
+            _settle_runs(db, decided.lease, counting, now)
             return decided.lease
 
         duration = _in_millis(duration_seconds)
@@ -131,12 +132,10 @@ def renew(db: Connection, lease: Lease, duration_seconds: float, topics: TargetT
     if topics is not None:
         values["topics"] = topics.encode()
     # One statement that locks nothing but the row: holders renew often.
-    renewed = db.execute(update(_table).where(_is_own(lease), _table.c.waiting.is_(False)).values(values)).rowcount
+    if db.execute(update(_table).where(_is_own(lease), _table.c.waiting.is_(False)).values(values)).rowcount:
+        return with_changes(lease, expires_at=until, topics=lease.topics if topics is None else topics)
     row = db.execute(select(_table).where(_is_run(lease))).one_or_none()
-    stored = _lease(row) if row else None
-    if not renewed or stored is None:
-        raise not_held(lease, None if stored is None or stored.waiting else stored)
-    return stored
+    raise not_held(lease, None if row is None or row.waiting else _lease(row))
 
 
 def is_gone(lease: Lease) -> bool:
@@ -160,18 +159,18 @@ def with_life(db: Connection, runs: Iterable[RunRecord]) -> list[RunRecord]:
     leases = map(_lease, db.execute(select(_table).where(_table.c.owner.in_(planned))))
     living = {lease.owner for lease in leases if is_alive(lease, from_millis(now), is_gone)}
     expected = select(_runs.c.run_id).where(_runs.c.run_id.in_(planned), _runs.c.expected_until > now)
-    living |= set(db.execute(expected).scalars())
+    if planned - living:
+        living |= set(db.execute(expected).scalars())
     return [with_changes(run, alive=True) if run.run_id in living else run for run in known]
 
 
-def _settle_runs(db: Connection, granted: Lease, now: int) -> None:
+def _settle_runs(db: Connection, granted: Lease, leases: Iterable[Lease], now: int) -> None:
     """An attempt works on the run of ``granted``: it is planned again if it counted as dead, and no other task is
     expected. Store the end of every dead run of the replication; one whose lease has only just expired may be late.
     """
     own = _runs.c.run_id == granted.owner
     db.execute(update(_runs).where(own, _runs.c.state == "died").values(state="planned", finished_at=None))
     db.execute(update(_runs).where(own, _runs.c.expected_until.is_not(None)).values(expected_until=None))
-    leases = of_replication(db, granted.replication)
     working = [lease.owner for lease in leases if is_alive(lease, from_millis(now) - LATE, is_gone)]
     over = select(_runs.c.run_id, _runs.c.kind).where(
         _runs.c.replication == granted.replication,
