@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kafka_replication.alerting.values import Alert, AlertEvent, Cause, Kind
+from kafka_replication.alerting.values import Alert, AlertEvent, Kind
 from kafka_replication.model.times import duration, to_text
 
 PLACES = 10  # places named of each cause; the others are counted
@@ -50,20 +50,6 @@ class Fields:
     link: str
     page: str
 
-    @staticmethod
-    def of(replication: str, event: AlertEvent, cause: Cause, links: Links) -> Fields:
-        return Fields(
-            replication=replication,
-            kind=cause.key.kind.value,
-            event=event.value,
-            topic=cause.key.subject,
-            cause=" ".join(cause.what.splitlines()),
-            remedy=cause.remedy,
-            run=cause.run_id,
-            link=links.run(cause.run_id),
-            page=links.page,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -78,7 +64,20 @@ class Message:
 def message(replication: str, alerts: Sequence[Alert], links: Links = Links()) -> Message:
     """One message for these alerts, of which there is at least one. The first one gives the title."""
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
-    fields = tuple(Fields.of(replication, alert.event, alert.open.cause, links) for alert in alerts)
+    fields = tuple(
+        Fields(
+            replication=replication,
+            kind=alert.open.key.kind.value,
+            event=alert.event.value,
+            topic=alert.open.key.subject,
+            cause=" ".join(alert.open.cause.what.splitlines()),
+            remedy=alert.open.cause.remedy,
+            run=alert.open.cause.run_id,
+            link=links.run(alert.open.cause.run_id),
+            page=links.page,
+        )
+        for alert in alerts
+    )
     blocks = ("\n".join(_lines(alert, shown)) for alert, shown in zip(alerts, fields, strict=True))
     severity = max((_severity(alert) for alert in alerts), key=list(Severity).index)
     return Message(f"{_title(replication, alerts[0])}{more}", "\n\n".join(blocks), severity, fields)
@@ -108,7 +107,12 @@ def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
     yield f"since {to_text(alert.open.since)}{until} ({_lasted(alert)})"
     yield f"cause: {fields.cause}"
     if alert.event is not AlertEvent.HEALED:
-        yield from _more(cause)
+        if cause.run_id and cause.run_id not in cause.what:
+            yield f"run: {cause.run_id}"
+        if cause.places:
+            others = len(cause.places) - PLACES
+            yield f"where: {', '.join(cause.places[:PLACES])}{f' and {others} others' if others > 0 else ''}"
+        yield f"remedy: {cause.remedy}"
         for consequence in alert.consequences:
             yield f"also: {consequence.what}"
     if fields.link:
@@ -120,12 +124,3 @@ def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
     yield f"event: {fields.event}"
     if fields.topic:
         yield f"topic: {fields.topic}"
-
-
-def _more(cause: Cause) -> Iterator[str]:
-    if cause.run_id and cause.run_id not in cause.what:
-        yield f"run: {cause.run_id}"
-    if cause.places:
-        others = len(cause.places) - PLACES
-        yield f"where: {', '.join(cause.places[:PLACES])}{f' and {others} others' if others > 0 else ''}"
-    yield f"remedy: {cause.remedy}"

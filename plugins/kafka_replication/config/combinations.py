@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafka_replication.model.combinations import AXES, RULES, Axis, Choice, Rule
+from kafka_replication.model.combinations import AXES, RULES, Axis, Choice
 
 INTRODUCTION = """\
 ## What goes together
@@ -22,27 +22,19 @@ with a combination that is refused defines no DAG; the error names the key, the 
 
 def render() -> str:
     """The chapter, ending in a newline."""
-    return "\n".join([INTRODUCTION, *_axes(), *_rules("Refused", softly=False), *_rules(_BY_RECORDS, softly=True)])
-
-
-_BY_RECORDS = "Copied by the record engine, whatever `copy.engine` says"
-
-
-def _axes() -> Iterator[str]:
-    yield "| axis | values, the default first |\n| --- | --- |"
-    for axis, values in AXES.items():
-        yield f"| {_axis(axis)} | {', '.join(map(_value, values))} |"
-    yield ""
+    axes = [f"| {_axis(axis)} | {', '.join(map(_value, values))} |" for axis, values in AXES.items()]
+    refused = _rules("Refused", softly=False)
+    by_records = _rules("Copied by the record engine, whatever `copy.engine` says", softly=True)
+    head = "| axis | values, the default first |\n| --- | --- |"
+    return "\n".join([INTRODUCTION, head, *axes, "", *refused, *by_records])
 
 
 def _rules(title: str, *, softly: bool) -> Iterator[str]:
     yield f"### {title}\n\n| this | with | why | instead |\n| --- | --- | --- | --- |"
-    yield from (_row(rule) for rule in RULES if rule.softly == softly)
+    for rule in RULES:
+        if rule.softly == softly:
+            yield f"| {_choice(rule.one)} | {_choice(rule.other)} | {rule.why} | {rule.instead} |"
     yield ""
-
-
-def _row(rule: Rule) -> str:
-    return f"| {_choice(rule.one)} | {_choice(rule.other)} | {rule.why} | {rule.instead} |"
 
 
 def _choice(choice: Choice) -> str:

@@ -51,17 +51,12 @@ def _tables(prefix: str, title: str, section: type[Section]) -> Iterator[str]:
 
 
 def _row(prefix: str, key: str, field: FieldInfo) -> str:
-    inner = section_of(field)
-    kind = f"[mapping](#{(prefix + key).replace('.', '')})" if inner else describe(field)
-    return f"| `{key}` | {kind} | {_default(field)} | {_cell(field.description or '')} |"
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
     if section_of(field):
-        return "see there"
-    return f"`{_yaml(field.get_default(call_default_factory=True, validated_data={}))}`"
+        kind, default = f"[mapping](#{(prefix + key).replace('.', '')})", "see there"
+    else:
+        kind, default = describe(field), f"`{_yaml(field.get_default(call_default_factory=True, validated_data={}))}`"
+    meaning = (field.description or "").replace("|", "\\|")
+    return f"| `{key}` | {kind} | {'required' if field.is_required() else default} | {meaning} |"
 
 
 def _yaml(value: object) -> str:
@@ -72,10 +67,6 @@ def _yaml(value: object) -> str:
         return f"[{', '.join(map(_yaml, value))}]"
     text = str(value)
     return f'"{text}"' if isinstance(value, str) and (not text or "{" in text) else text
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

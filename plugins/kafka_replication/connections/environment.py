@@ -44,20 +44,15 @@ def variable(connection_id: str) -> str:
     return f"AIRFLOW_CONN_{connection_id.upper()}"
 
 
-def _nearest(connection_id: str) -> str:
-    """A question that suggests the most similar defined id; empty if no id is similar."""
-    prefix = variable("")
-    known = [name.removeprefix(prefix).lower() for name in os.environ if name.startswith(prefix)]
-    near = difflib.get_close_matches(connection_id.lower(), known, n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
-
-
 def _read(connection_id: str) -> Definition:
     name = variable(connection_id)
     text = os.environ.get(name)
     if text is None:
+        known = [name.removeprefix(variable("")).lower() for name in os.environ if name.startswith(variable(""))]
+        near = difflib.get_close_matches(connection_id.lower(), known, n=1)
+        question = f", did you mean {near[0]!r}?" if near else ""
         raise ConnectionMissing(
-            f"connection {connection_id!r} is not defined{_nearest(connection_id)}",
+            f"connection {connection_id!r} is not defined{question}",
             f"set {name} to its JSON form, {SEE}; outside of Airflow, connections are read from such variables alone,"
             " not from Airflow's page",
         )

@@ -100,11 +100,11 @@ class DenyRule:
             (self.side, self.resource) == (right.side, right.resource)
             and self.principal in (principal, "User:*")
             and self.operation in (right.operation, Operation.DESCRIBE, "All")
-            and (right.resource is Resource.CLUSTER or self._names(right.name))
+            and (
+                right.resource is Resource.CLUSTER
+                or (right.name.startswith(self.name) if self.prefixed else self.name in (right.name, "*"))
+            )
         )
-
-    def _names(self, name: str) -> bool:
-        return name.startswith(self.name) if self.prefixed else self.name in (name, "*")
 
     def __str__(self) -> str:
         beginning = "whose name begins with " if self.prefixed else ""

@@ -121,19 +121,16 @@ def obeyed() -> None:
 
 
 def _leave_again(_number: int, frame: FrameType | None) -> None:
-    """Code that drops every exception, as much of what is written in C does, may have dropped that of the signal."""
-    if not _is_leaving(frame):
-        leave_if_asked()
-
-
-def _is_leaving(frame: FrameType | None) -> bool:
-    """True if an exception of a signal is on its way up, so that something is closed; or if the program has ended."""
+    """Code that drops every exception, as much of what is written in C does, may have dropped that of the signal. Not
+    if one of a signal is on its way up, so that something is closed; nor if the program has ended.
+    """
     while frame is not None and frame.f_back is not None:
         frame = frame.f_back
     error = sys.exc_info()[1]
     while error is not None and not isinstance(error, SystemExit):
         error = error.__context__
-    return error is not None or frame is None or frame.f_code.co_name not in _PROGRAM
+    if error is None and frame is not None and frame.f_code.co_name in _PROGRAM:
+        leave_if_asked()
 
 
 def end_group(process: subprocess.Popen[Any], seconds: float) -> None:

@@ -118,7 +118,7 @@ class HeldLease:
         In doubt this asks the store, which waits for its database. While the database does not answer, no other attempt
         can get the lease either.
         """
-        if self._gone is None and self._in_doubt:
+        if self._gone is None and time.monotonic() - self._renewed >= self._terms.duration:
             try:
                 self._renew()
             except Unreachable as problem:
@@ -129,10 +129,6 @@ class HeldLease:
                 ) from problem
         if self._gone is not None:
             raise Busy(self._gone.what, self._gone.remedy)
-
-    @property
-    def _in_doubt(self) -> bool:
-        return time.monotonic() - self._renewed >= self._terms.duration
 
     def narrow(self, topics: TargetTopics) -> None:
         """Release all but these topics. Raises Busy if the lease is lost."""

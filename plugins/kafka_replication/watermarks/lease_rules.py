@@ -73,7 +73,8 @@ def place_behind(
     lease: Lease, leases: Collection[Lease], now: datetime, expires_at: datetime, is_gone: IsGone
 ) -> Lease | None:
     """The place in the queue of an attempt that gives up ``lease``, behind those that wait. None if nobody waits."""
-    if not _is_wanted(lease, leases, now, is_gone):
+    waiting = (row for row in leases if row.waiting and row.owner != lease.owner and is_alive(row, now, is_gone))
+    if not any(row.topics.overlaps(lease.topics) for row in waiting):
         return None
     return replace(lease, waiting=True, acquired_at=now, expires_at=expires_at)
 
@@ -94,15 +95,6 @@ def _new(claim: Claim, topics: TargetTopics, token: int, now: datetime, expires_
 def is_alive(lease: Lease, now: datetime, is_gone: IsGone) -> bool:
     """True if the lease, the reservation or the place in the queue still counts."""
     return lease.expires_at > now and not is_gone(lease)
-
-
-def _is_wanted(lease: Lease, leases: Collection[Lease], now: datetime, is_gone: IsGone) -> bool:
-    """True if an attempt that is alive waits for topics of this lease."""
-    return any(
-        other.waiting and other.owner != lease.owner and other.topics.overlaps(lease.topics)
-        for other in leases
-        if is_alive(other, now, is_gone)
-    )
 
 
 def busy(lease: Lease) -> Busy:

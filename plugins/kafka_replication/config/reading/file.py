@@ -80,7 +80,8 @@ def load_all(folder: Path) -> tuple[dict[str, Replication], list[Broken]]:
             continue
         if earlier := origins.get(replication.name):
             line = read_tree(data).line_of(("name",))
-            broken.append(Broken(_duplicate(path, line, replication.name, earlier)))
+            what = f"{path}:{line}: key 'name': '{replication.name}' is already the name of {earlier}"
+            broken.append(Broken(ConfigError(what, "give one of the two files another name")))
             continue
         loaded[replication.name] = replication
         origins[replication.name] = path
@@ -126,18 +127,12 @@ def _no_mapping(tree: Tree) -> Mistake:
     return Mistake(tree.line_of(()), (), f"must be a mapping (key: value); found {shown_value(tree.value)}; {MINIMAL}")
 
 
-def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
-    return ConfigError(
-        f"{path}:{line}: key 'name': '{name}' is already the name of {earlier}",
-        "give one of the two files another name",
-    )
-
-
 def _error(origin: str, problems: list[Mistake]) -> ConfigError:
-    lines = [
-        f"{origin}:{problem.line}: {_printable(_key(problem.place) + problem.text)}"
-        for problem in sorted(problems, key=lambda problem: problem.line)
-    ]
+    lines = []
+    for problem in sorted(problems, key=lambda problem: problem.line):
+        # Keys and values are the user's text, and a terminal must show them on one line.
+        text = (char if char.isprintable() else ascii(char)[1:-1] for char in _key(problem.place) + problem.text)
+        lines.append(f"{origin}:{problem.line}: {''.join(text)}")
     return ConfigError("\n".join(lines), REMEDY)
 
 
@@ -145,8 +140,3 @@ def _key(place: Place) -> str:
     """``key 'topics.include[1]': ``, or nothing for the file as a whole."""
     dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
     return f"key '{dotted[:200]}': " if place else ""
-
-
-def _printable(text: str) -> str:
-    """Escape unprintable characters: keys and values are the user's text, and a terminal must show them on one line."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
