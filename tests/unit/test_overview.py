@@ -9,8 +9,25 @@ from typer.testing import CliRunner
 
 import kafka_replication
 from kafka_replication.cli import app
-from kafka_replication.cli.overview import ORDER
 
+# As a person needs them; the commands for lost records come last.
+ORDER = (
+    "init",
+    "check",
+    "plan",
+    "run",
+    "status",
+    "overview",
+    "watch",
+    "exporter",
+    "backfill",
+    "verify",
+    "audit",
+    "ledger",
+    "failed",
+    "approve-gap",
+    "reset",
+)
 FILE = "name: orders-dr\nsource: {connection: a}\ntarget: {connection: b}\ntopics: {include: [orders]}\n"
 
 
@@ -28,9 +45,7 @@ def test_help_has_the_commands_in_the_order_of_their_use() -> None:
     text = said("--help")
     places = [text.index(f"│ {name} ") for name in ORDER]
     assert places == sorted(places)
-    assert {command.name or command.callback.__name__ for command in app.registered_commands if command.callback} == {
-        *ORDER
-    }
+    assert {command.name for command in app.registered_commands} == {*ORDER}
 
 
 def test_no_default_is_the_largest_offset() -> None:

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from kafka_replication.cli import terminal_progress
+from kafka_replication.cli.command_frame import Result
 from kafka_replication.config import Replication
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import BadInput, Unreachable
@@ -112,7 +113,7 @@ def test_the_file_is_removed_only_if_all_went_well(
 
     monkeypatch.setattr(terminal_progress, "launcher_for", launcher)
 
-    def action(_: Run, launcher: Any) -> terminal_progress.Result:
+    def action(_: Run, launcher: Any) -> Result:
         launcher()
         return {}, "", code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,8 @@ from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime import stopping
 from kafka_replication.runtime.deadline import Deadline
 
+Result = tuple[Any, str, int]  # the document, its text, and the exit code
+Action = Callable[[Run], Result]
 File = Annotated[Path, typer.Argument(help="The replication's YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
@@ -32,7 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 def act(
     file: Path,
     as_json: bool,
-    action: Callable[[Run], tuple[Any, str, int]],
+    action: Action,
     deadline: Deadline | None = None,
     failed: Callable[[Replication, str, ReplicationError], None] | None = None,
     *,
@@ -74,24 +76,21 @@ def failures_told(
     tell: Callable[[ReplicationError], None] = lambda _: None,
     shown: Callable[[Any], Any] = lambda told: told,
 ) -> Iterator[None]:
-    """Every expected error of what is done inside becomes one message and an exit code, and is given to ``tell``. Its
-    texts are printed as ``shown``. What a signal made fail ends by the signal.
+    """Every expected error of what is done inside becomes one message with its remedy and where to read on, on stderr,
+    with ``as_json`` its document on stdout, too, and an exit code, and is given to ``tell``. Its texts are printed as
+    ``shown``. What a signal made fail ends by the signal.
     """
     try:
         yield
     except ReplicationError as error:
         stopping.leave_if_asked()
-        _show(shown(json_of(FailureDocument.of(error))), as_json)
+        told = shown(json_of(FailureDocument.of(error)))
+        if as_json:
+            typer.echo(json.dumps(told))
+        remedy = f"\nremedy: {told['remedy']}" if told["remedy"] else ""
+        typer.echo(f"error: {told['error']}{remedy}\nsee: {told['see']}", err=True)
         tell(error)
         raise typer.Exit(error.exit_code) from None
     except Exception:
         stopping.leave_if_asked()
         raise
-
-
-def _show(failed: Mapping[str, str], as_json: bool) -> None:
-    """Print the error, its remedy and where to read on, on stderr; with ``as_json`` its document on stdout, too."""
-    if as_json:
-        typer.echo(json.dumps(failed))
-    remedy = f"\nremedy: {failed['remedy']}" if failed["remedy"] else ""
-    typer.echo(f"error: {failed['error']}{remedy}\nsee: {failed['see']}", err=True)

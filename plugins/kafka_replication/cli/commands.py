@@ -8,23 +8,18 @@ One document on stdout, everything else on stderr. Exit codes: 0 done or nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kafka_replication.cli import exporter as cli_exporter
-from kafka_replication.cli import failed as cli_failed
-from kafka_replication.cli import first_file as cli_first_file
-from kafka_replication.cli import folder as cli_folder
-from kafka_replication.cli import gaps as cli_gaps
-from kafka_replication.cli import notifiers, stores, terminal_progress
-from kafka_replication.cli import watch as cli_watch
-from kafka_replication.cli.command_frame import File, Json
-from kafka_replication.cli.command_frame import act as _act
-from kafka_replication.cli.overview import HELP, InOrder, Version
+import kafka_replication
+from kafka_replication.cli import exporter, failed, first_file, folder, gaps, notifiers, stores, terminal_progress
+from kafka_replication.cli import watch as watching
+from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.config.values.time import parse_time
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.targets import EARLY, TRANSACTIONAL
@@ -47,13 +42,12 @@ from kafka_replication.runs.run import Request, Run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
 
-app = typer.Typer(cls=InOrder, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
-cli_gaps.add_to(app)
-cli_failed.add_to(app)
-cli_watch.add_to(app)
-cli_folder.add_to(app)
-cli_exporter.add_to(app)
-cli_first_file.add_to(app)
+HELP = """Replicate Kafka topics in verified batches, exactly once, from a terminal.
+
+Begin with init, which writes a replication's YAML file, then plan and run FILE. One document on stdout, everything else
+on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 a mistake in the file or in the arguments.
+"""
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 FileOrFolder = Annotated[
     Path | None,
@@ -77,18 +71,25 @@ def _until(text: str) -> datetime:
         raise BadInput(f"--until {text!r} {e}", "write it like 2030-01-31T06:00:00Z") from e
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kafka-replication {kafka_replication.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Spark's log on stderr, instead of in a file that is shown on failure.")
     ] = False,
-    version: Version = False,  # noqa: ARG001 - its callback says it
+    version: Annotated[  # noqa: ARG001 - its callback says it
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     context.obj = verbose
 
 
-@app.command()
 def check(
     context: typer.Context,
     file: File,
@@ -97,7 +98,7 @@ def check(
 ) -> None:
     """Check file, store, connections, clusters, all access rights and what a run would refuse; copy nothing."""
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         from kafka_replication.runs import checking
 
         checked = checking.check(run)
@@ -105,15 +106,15 @@ def check(
         if not spark:
             return _checked(run, findings, checked.engines)
 
-        def with_spark(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
+        def with_spark(run: Run, launcher: Launcher) -> Result:
             return _checked(run, [*findings, *checking.check_spark(run, launcher)], checked.engines)
 
         return terminal_progress.with_spark(run, context.obj, with_spark)
 
-    _act(file, as_json, action, looks=True)
+    act(file, as_json, action, looks=True)
 
 
-def _checked(run: Run, findings: Sequence[Finding], engines: list[EngineRow]) -> tuple[Any, str, int]:
+def _checked(run: Run, findings: Sequence[Finding], engines: list[EngineRow]) -> Result:
     bad = any(finding.severity == "error" for finding in findings)
     said: Any = {"replication": run.replication.name, "ok": not bad, "findings": findings, "engines": engines}
     away = list(run.clusters.away.values())
@@ -122,14 +123,13 @@ def _checked(run: Run, findings: Sequence[Finding], engines: list[EngineRow]) ->
     return document, "\n".join(lines), int(bad)
 
 
-@app.command()
 def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006 - typer's way
     """Show what a run would do, and change nothing.
 
     A plan needs both clusters: while one does not answer, the findings about the other one are shown.
     """
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         request = _request(run, topic, until, dry_run=True)
         steps.check_functions(run)
         if run.clusters.away:
@@ -139,10 +139,10 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
         document = plan_codec.as_json(PlanDocument.of(preview, findings))
         return document, "\n".join([*map(str, findings), *planned(preview, findings)]), int(refuses)
 
-    _act(file, as_json, action, looks=True)
+    act(file, as_json, action, looks=True)
 
 
-def _not_planned(run: Run) -> tuple[Any, str, int]:
+def _not_planned(run: Run) -> Result:
     """The result of a plan without ranges: one cluster does not answer, so that a position or an end is not known."""
     findings = steps.findings_of_one_side(run, run.clusters.away)
     said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
@@ -151,25 +151,22 @@ def _not_planned(run: Run) -> tuple[Any, str, int]:
     return document, "\n".join([*map(str, findings), said]), 1
 
 
-@app.command(name="run")
-def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006
+def run(context: typer.Context, file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006
     """Copy, verify and advance in this terminal; the Spark connection names where Spark runs."""
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         request = _request(run, topic, until)
         return terminal_progress.with_spark(
             run, context.obj, lambda run, launcher: _reported(runner.execute(run, launcher, request))
         )
 
-    run_watch = cli_watch.RunWatch()
-    _act(file, as_json, run_watch.watched(action), failed=run_watch.failed, writes=True)
+    act(file, as_json, watching.watched(action), failed=watching.run_failed, writes=True)
 
 
-def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
+def _reported(report: RunReport, text: str = "") -> Result:
     return report, f"{text or report.table()}\n{report.summary()}", int(report.outcome == "failed")
 
 
-@app.command()
 def backfill(
     context: typer.Context,
     file: File,
@@ -191,7 +188,7 @@ def backfill(
 ) -> None:
     """Copy a range of offsets or times in slices, and verify each slice. Skip what is on the target already."""
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         from kafka_replication.reporting import backfill as backfill_report
         from kafka_replication.runs import backfill as backfilling
 
@@ -208,21 +205,20 @@ def backfill(
             preview = backfilling.preview(run, request)
             return backfill_report.document(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
 
-        def execute(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
+        def execute(run: Run, launcher: Launcher) -> Result:
             report = backfilling.execute(run, launcher, request)
             return _reported(report, "" if report.ranges else backfill_report.nothing_done(report))
 
         return terminal_progress.with_spark(run, context.obj, execute)
 
-    run_watch = cli_watch.RunWatch(is_backfill=True)
-    _act(file, as_json, run_watch.watched(action), failed=run_watch.failed, writes=not dry_run)
+    failed = partial(watching.run_failed, is_backfill=True)
+    act(file, as_json, watching.watched(action), failed=failed, writes=not dry_run)
 
 
-@app.command()
 def status(
     file: FileOrFolder = None,
     as_json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help=cli_folder.WATCH_HELP)] = False,
+    watch: Annotated[bool, typer.Option("--watch", help=folder.WATCH_HELP)] = False,
 ) -> None:
     """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
 
@@ -232,10 +228,10 @@ def status(
     """
 
     if file is None or file.is_dir():
-        cli_folder.show(file, as_json=as_json, watch=watch)
+        folder.show(file, as_json=as_json, watch=watch)
         return
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         from kafka_replication.reporting.causes import problem_lines, problems
         from kafka_replication.reporting.run.run_status import StatusDocument, recent_runs, runs_at_work
         from kafka_replication.reporting.status import status_table
@@ -259,26 +255,25 @@ def status(
         lines = [*map(str, at_work), *died, status_table(rows), *early, *told]
         return document, "\n".join(lines), int(bool(wrong))
 
-    def watching(run: Run) -> tuple[Any, str, int]:
+    def watching(run: Run) -> Result:
         terminal_progress.watch(lambda: action(run)[1])
         raise typer.Exit(0)
 
     if watch and as_json:
         raise typer.BadParameter("--watch shows a table: leave out --json, or call status --json repeatedly")
-    _act(file, as_json, watching if watch else action, Deadline() if watch else None, looks=True)
+    act(file, as_json, watching if watch else action, Deadline() if watch else None, looks=True)
 
 
-@app.command()
 def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
     """Verify what is copied but not verified yet, and advance the watermarks.
 
     The exit code is 1 if copies differ, or if source or target are not what the ledger says.
     """
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         return terminal_progress.with_spark(run, context.obj, verified)
 
-    def verified(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
+    def verified(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.reporting.verified import VerifyDocument, verified_rows
         from kafka_replication.runs.report.partition_status import standing
 
@@ -293,7 +288,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))
 
-    _act(file, as_json, action, writes=True)
+    act(file, as_json, action, writes=True)
 
 
 Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]
@@ -302,7 +297,6 @@ Force = Annotated[
 ]
 
 
-@app.command()
 def ledger(
     file: File,
     as_json: Json = False,
@@ -313,7 +307,7 @@ def ledger(
     if force and not rebuild_store:
         raise typer.BadParameter("--force is for --rebuild-store alone")
 
-    def restore(run: Run) -> tuple[Any, str, int]:
+    def restore(run: Run) -> Result:
         from kafka_replication.reporting.ledger import RebuiltDocument
         from kafka_replication.runs.repair import rebuild
 
@@ -324,7 +318,7 @@ def ledger(
         text = rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries"
         return document, text, 0
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         from kafka_replication.reporting.ledger import ledger_document, ledger_table
 
         view = run.view()
@@ -333,4 +327,26 @@ def ledger(
         text = ledger_table(view, counts) if counts else "the ledger has no entries"
         return ledger_document(run.replication.name, view, receipts), text, 0
 
-    _act(file, as_json, restore if rebuild_store else action, writes=rebuild_store, looks=not rebuild_store)
+    act(file, as_json, restore if rebuild_store else action, writes=rebuild_store, looks=not rebuild_store)
+
+
+# In the order in which a person needs them; the commands for lost records come last.
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "init": first_file.init,
+    "check": check,
+    "plan": plan,
+    "run": run,
+    "status": status,
+    "overview": folder.overview,
+    "watch": watching.watch,
+    "exporter": exporter.exporter,
+    "backfill": backfill,
+    "verify": verify,
+    "audit": gaps.audit,
+    "ledger": ledger,
+    "failed": failed.failed,
+    "approve-gap": gaps.approve_gap,
+    "reset": gaps.reset,
+}
+for name, command in COMMANDS.items():
+    app.command(name=name)(command)

@@ -54,31 +54,21 @@ def _retried(kind: type[ReplicationError]) -> str:
 
 
 def _section(kind: type[ReplicationError]) -> Iterator[str]:
-    rows = [*_connecting(kind), *_codes(kind), *_stored(kind)]
+    rows = [_row(cause.name, cause.name, cause.what, cause.remedy) for cause in causes.ALL if cause.kind is kind]
+    for code, coded in error_table.TABLE.items():
+        if coded.kind is kind:
+            what = f"{'the client' if code < -1 else 'the broker'}: {error_table.words(code)}"
+            rows.append(_row(coded.name.lower(), f"{coded.name} ({code})", what, coded.remedy))
+    rows += [
+        _row(stored.name, stored.name, f"the watermark store {stored.what}", stored.remedy)
+        for stored in (*store_table.TABLE, store_table.OTHER)
+        if stored.kind is kind
+    ]
     yield f"## {kind.id}\n\n{_meaning(kind)}\n"
     if rows:
         yield "| cause | what happened | what to do |\n| --- | --- | --- |"
         yield from rows
         yield ""
-
-
-def _connecting(kind: type[ReplicationError]) -> Iterator[str]:
-    for cause in causes.ALL:
-        if cause.kind is kind:
-            yield _row(cause.name, cause.name, cause.what, cause.remedy)
-
-
-def _codes(kind: type[ReplicationError]) -> Iterator[str]:
-    for code, row in error_table.TABLE.items():
-        if row.kind is kind:
-            who = "the client" if code < -1 else "the broker"
-            yield _row(row.name.lower(), f"{row.name} ({code})", f"{who}: {error_table.words(code)}", row.remedy)
-
-
-def _stored(kind: type[ReplicationError]) -> Iterator[str]:
-    for row in (*store_table.TABLE, store_table.OTHER):
-        if row.kind is kind:
-            yield _row(row.name, row.name, f"the watermark store {row.what}", row.remedy)
 
 
 def _spark() -> Iterator[str]:

@@ -31,10 +31,6 @@ USER: Final = "prometheus"
 READ_SECONDS: Final = 30.0  # for one request, so that a client that says nothing does not stay
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command(name="exporter")(exporter)
-
-
 def exporter(
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port; 0: a free one.", min=0, max=65_535)] = PORT,

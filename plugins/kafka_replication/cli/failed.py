@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from kafka_replication.cli.command_frame import File, Json, act
+from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.cli.gaps import user
 from kafka_replication.model.failures import Action
 from kafka_replication.runs.run import Run
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command(name="failed")(failed)
 
 
 def failed(
@@ -48,7 +44,7 @@ def failed(
     """
     decides = action in (Action.RETRY, Action.DISCARD)
 
-    def do(run: Run) -> tuple[Any, str, int]:
+    def do(run: Run) -> Result:
         from kafka_replication.runs.failed.command import Asked, handle
         from kafka_replication.runs.failed.retry_discard import Decision
 

@@ -33,10 +33,6 @@ from kafka_replication.runtime.deadline import Deadline
 SHOWN = 20  # topics of the source
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command(name="init")(init)
-
-
 def _option(text: str) -> Any:
     return typer.Option(help=text, show_default=False)
 

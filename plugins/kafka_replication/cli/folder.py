@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_replication.cli import terminal_progress
-from kafka_replication.cli.command_frame import Json, failures_told
+from kafka_replication.cli.command_frame import Json, Result, failures_told
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_all
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.errors import BadInput
 from kafka_replication.overview.rows import Row, facts_of, in_order, row_of, rows
-from kafka_replication.overview.shown import OverviewDocument, document, overview_table
+from kafka_replication.overview.shown import document, overview_table
 from kafka_replication.runtime import stopping
 from kafka_replication.watermarks.sight import Seen, Standing
 
@@ -73,10 +73,6 @@ def _unknown(replications: Iterable[Replication], known: set[str], now: datetime
     ]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command(name="overview")(overview)
-
-
 def overview(
     folder: Folder = None,
     as_json: Json = False,
@@ -106,7 +102,7 @@ def show(folder: Path | None, *, as_json: bool, watch: bool) -> None:
     raise typer.Exit(code)
 
 
-def _look(selection: Selection, store: WatermarkStore) -> tuple[OverviewDocument, str, int]:
+def _look(selection: Selection, store: WatermarkStore) -> Result:
     now = datetime.now(UTC)
     found = selection.rows(store, now)
     shown = document(found, selection.broken)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import getpass
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from kafka_replication.cli.command_frame import File, Json, act
+from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.errors import BadInput
@@ -25,12 +25,6 @@ Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_de
 TargetTopic = Annotated[
     str, typer.Option("--target-topic", help="The target topic, if it is not the one that the file gives.")
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command(name="approve-gap")(approve_gap)
-    app.command(name="reset")(reset)
-    app.command(name="audit")(audit)
 
 
 def approve_gap(
@@ -51,11 +45,15 @@ def approve_gap(
 ) -> None:
     """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         from kafka_replication.runs.repair import approval
 
+        try:
+            lost = TopicPartition(topic, partition)
+        except ValueError as e:
+            raise BadInput(str(e), "check --topic and --partition") from e
         wanted = approval.Approval(
-            at=_at(topic, partition),
+            at=lost,
             range=_range(from_, until),
             reason=reason,
             by=by or user(),
@@ -91,7 +89,7 @@ def reset(
     again.
     """
 
-    def action(run: Run) -> tuple[Any, str, int]:
+    def action(run: Run) -> Result:
         from kafka_replication.runs.repair.reset import reset_topic
 
         if confirm != topic:
@@ -132,7 +130,7 @@ def audit(
     """
     from kafka_replication.cli.terminal_progress import with_spark
 
-    def action(run: Run, launcher: Launcher) -> tuple[Any, str, int]:
+    def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs.audit import audit as auditing
         from kafka_replication.verification.sample import drawn
 
@@ -142,24 +140,14 @@ def audit(
             audited = auditing.audit(run, request, spark)
         document = audited.document()
         if report is not None:
-            _write(report, json_of(document))
+            try:
+                report.write_text(json.dumps(json_of(document), indent=2) + "\n")
+            except OSError as e:
+                remedy = "name a file in a folder that exists and is yours"
+                raise BadInput(f"cannot write {report}: {e.strerror}", remedy) from e
         return document, f"{audited.text()}\n{audited.verdict}", int(audited.outcome != "clean")
 
     act(file, as_json, lambda run: with_spark(run, context.obj, action))
-
-
-def _write(file: Path, document: Any) -> None:
-    try:
-        file.write_text(json.dumps(document, indent=2) + "\n")
-    except OSError as e:
-        raise BadInput(f"cannot write {file}: {e.strerror}", "name a file in a folder that exists and is yours") from e
-
-
-def _at(topic: str, partition: int) -> TopicPartition:
-    try:
-        return TopicPartition(topic, partition)
-    except ValueError as e:
-        raise BadInput(str(e), "check --topic and --partition") from e
 
 
 def _range(from_: int, until: int) -> OffsetRange:

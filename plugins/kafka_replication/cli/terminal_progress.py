@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kafka_replication.cli.command_frame import Result
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger.view import LedgerView
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from kafka_replication.reporting.status import PartitionStatus
 
 WATCH_SECONDS = 2.0
-Result = tuple[Any, str, int]  # the document, its text, and the exit code
 
 
 def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launcher], Result]) -> Result:
@@ -52,15 +52,10 @@ def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launcher], Result
         code = result[2]
         return result
     finally:
-        if output is not None:
-            _end(output, code)
-
-
-def _end(output: OutputFile, code: int) -> None:
-    if code == 0:
-        output.remove()
-    elif output.path is not None:
-        typer.echo(f"Spark's log: {output.path}", err=True)
+        if output is not None and code == 0:
+            output.remove()
+        elif output is not None and output.path is not None:
+            typer.echo(f"Spark's log: {output.path}", err=True)
 
 
 def launcher_for(replication: Replication, output: OutputFile | None) -> Launcher:

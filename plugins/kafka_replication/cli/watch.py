@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_replication.alerting.values import Decision
+from kafka_replication.cli.command_frame import Action, Result
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.config import Replication
 from kafka_replication.config.reading.file import load_replication
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 EVERY = 60
-Result = tuple[Any, str, int]  # the document, its text, and the exit code
-Action = Callable[[Run], Result]
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command(name="watch")(watch)
 
 
 def watcher(replication: Replication, *, lasts: bool = True) -> Watcher:
@@ -145,40 +140,35 @@ def _watched(replication: Replication, decision: Decision | None) -> WatchedRow:
     )
 
 
-class RunWatch:
-    """Looks at a replication while a run of it works in this process, and once when the run has ended.
+def watched(action: Action) -> Action:
+    """The action of a run, with a look at its replication every minute while it works, and one after it.
 
-    It does so only for a replication with alerts. No error in it changes the run.
+    It looks only at a replication with alerts. No error in it changes the run.
     """
 
-    def __init__(self, *, is_backfill: bool = False) -> None:
-        self._is_backfill = is_backfill
+    def act(run: Run) -> Result:
+        if not run.replication.alerts.names_somebody:
+            return action(run)
+        with _looking(run.replication):
+            result = action(run)
+        _looked(run.replication)
+        return result
 
-    def watched(self, action: Action) -> Action:
-        """The action, with a look every minute while it works, and one after it."""
+    return act
 
-        def act(run: Run) -> Result:
-            if not run.replication.alerts.names_somebody:
-                return action(run)
-            with _looking(run.replication):
-                result = action(run)
-            _looked(run.replication)
-            return result
 
-        return act
-
-    def failed(self, replication: Replication, run_id: str, problem: ReplicationError) -> None:
-        """Announce the failure of a run at once. A run that only met the lease of another run has not failed."""
-        if not replication.alerts.names_somebody or isinstance(problem, Busy):
-            return
-        try:
-            with closing(default_store()) as store:
-                stored = store.run(run_id)
-                if stored is not None and stored.state == "planned":
-                    store.finish_run(run_id, "failed")
-        except ReplicationError as away:
-            log.warning("%s: the end of run %s could not be stored: %s", replication.name, run_id, away)
-        _decision(replication, lambda: watcher(replication).tell(problem, run_id, is_backfill=self._is_backfill))
+def run_failed(replication: Replication, run_id: str, problem: ReplicationError, *, is_backfill: bool = False) -> None:
+    """Announce the failure of a run at once. A run that only met the lease of another run has not failed."""
+    if not replication.alerts.names_somebody or isinstance(problem, Busy):
+        return
+    try:
+        with closing(default_store()) as store:
+            stored = store.run(run_id)
+            if stored is not None and stored.state == "planned":
+                store.finish_run(run_id, "failed")
+    except ReplicationError as away:
+        log.warning("%s: the end of run %s could not be stored: %s", replication.name, run_id, away)
+    _decision(replication, lambda: watcher(replication).tell(problem, run_id, is_backfill=is_backfill))
 
 
 @contextmanager
