@@ -23,16 +23,11 @@ def watch() -> psutil.Process | None:
     The JVM is the driver's parent at this moment, so it is remembered now. If the JVM dies, another process becomes the
     driver's parent, in a container often process 1, and that one must not be ended.
     """
-    parent = _parent()
+    parent = None
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid) if (pid := os.getppid()) > 1 else None
     threading.Thread(target=_watch, args=(parent,), daemon=True, name="watch-jvm").start()
     return parent
-
-
-def _parent() -> psutil.Process | None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if (pid := os.getppid()) > 1:
-            return psutil.Process(pid)
-    return None
 
 
 def _watch(parent: psutil.Process | None) -> None:

@@ -48,16 +48,11 @@ class Java:
         program = Path(named).resolve()
         try:
             release = (program.parents[1] / "release").read_text(errors="replace")
-            (machine,) = [
-                path for path in (program.parents[1] / "lib" / "server").glob("libjvm.*") if _is_library(path)
-            ]
+            machines = (program.parents[1] / "lib" / "server").glob("libjvm.*")
+            (machine,) = [path for path in machines if path.suffix in (".so", ".dylib")]
             return cls(program, f"{release}\n{_stamp(machine)}", _version(release))
         except (OSError, ValueError):
             return None
-
-
-def _is_library(path: Path) -> bool:
-    return path.suffix in (".so", ".dylib")
 
 
 def _version(release: str) -> int:

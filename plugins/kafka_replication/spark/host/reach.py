@@ -39,7 +39,8 @@ def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -
     missing = [name for name in ("pyspark", "py4j") if find_spec(name) is None]
     if missing:
         yield Finding("error", where, f"{' and '.join(missing)} cannot be imported here", extras.install("pyspark"))
-    if not _java():
+    home = environ.get("JAVA_HOME")
+    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
         yield Finding(
             "error", where, "no Java was found, which spark-submit needs", "install Java 17, or set JAVA_HOME"
         )
@@ -47,12 +48,8 @@ def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -
         yield from _workers(where, needed(settings))
         yield from _functions(where, modules)
     else:
-        yield from _master(where, spark.master)
-
-
-def _java() -> bool:
-    home = environ.get("JAVA_HOME")
-    return bool(home and (Path(home) / "bin" / "java").exists()) or shutil.which("java") is not None
+        if failures := _failures(spark.master):
+            yield Finding("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
 
 
 def _workers(where: str, modules: Sequence[str]) -> Iterator[Finding]:
@@ -81,11 +78,6 @@ def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
                 f"the workers cannot import {name}: {why}",
                 "install its package, or put its folder into PYTHONPATH",
             )
-
-
-def _master(where: str, master: str) -> Iterator[Finding]:
-    if failures := _failures(master):
-        yield Finding("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
 
 
 def is_standalone(master: str) -> bool:
