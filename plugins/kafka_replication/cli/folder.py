@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,15 +61,13 @@ class Selection:
         if self.replications is None:
             return rows(store, now)
         known = rows(store, now, {replication.name for replication in self.replications})
-        return in_order([*known, *_unknown(self.replications, {row.replication for row in known}, now)])
-
-
-def _unknown(replications: Iterable[Replication], known: set[str], now: datetime) -> list[Row]:
-    return [
-        row_of(Seen(standing=Standing(replication=replication.name, facts=facts_of(replication))), now)
-        for replication in replications
-        if replication.name not in known
-    ]
+        names = {row.replication for row in known}
+        unknown = (
+            row_of(Seen(standing=Standing(replication=replication.name, facts=facts_of(replication))), now)
+            for replication in self.replications
+            if replication.name not in names
+        )
+        return in_order([*known, *unknown])
 
 
 def overview(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow.configuration import AIRFLOW_HOME
-from airflow.sdk import Connection, Variable
+from airflow.sdk import Variable
 
 from kafka_replication.connections.environment import STORE_URL
 from kafka_replication.model.errors import BadInput, ConnectionMissing
@@ -32,11 +32,8 @@ def store_url() -> str:
     """The first that is set of the environment variable, the Airflow variable and the Airflow connection. Without
     these, an SQLite file in Airflow's home.
     """
-    return os.environ.get(STORE_URL) or Variable.get(VARIABLE, default=None) or _from_connection() or _in_home()
-
-
-def _in_home() -> str:
-    return f"sqlite:///{Path(AIRFLOW_HOME).absolute()}/kafka_replication.db"
+    in_home = f"sqlite:///{Path(AIRFLOW_HOME).absolute()}/kafka_replication.db"
+    return os.environ.get(STORE_URL) or Variable.get(VARIABLE, default=None) or _from_connection() or in_home
 
 
 def _from_connection() -> str | None:
@@ -48,10 +45,6 @@ def _from_connection() -> str | None:
         return f"sqlite:///{connection.host}"
     if connection.conn_type not in ("postgres", "postgresql"):
         raise BadInput(f"connection {NAME!r} is of type {connection.conn_type!r}", "make it sqlite or postgres")
-    return _postgres(connection)
-
-
-def _postgres(connection: Connection) -> str:
     user = quote(connection.login or "", safe="") + (
         f":{quote(connection.password, safe='')}" if connection.password else ""
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafka_replication.config import Replication
-from kafka_replication.config.reading.file import Broken, load_all
+from kafka_replication.config.reading.file import load_all
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration.alerting import alerts
 
@@ -34,13 +34,9 @@ def broken_replications(folder: Path) -> Iterator[tuple[Replication, ConfigError
 def raise_import_errors(folder: Path) -> None:
     """Does nothing if all files are good. Raises ConfigError with ``FILE:LINE: key ...`` for each mistake."""
     replications, broken = load_all(folder)
-    errors = [*_errors(broken), *alerts.problems(replications.values())]
+    errors = [*(each.error for each in broken), *alerts.problems(replications.values())]
     if errors:
         raise _together(errors, "broken replication files:")
-
-
-def _errors(broken: Iterable[Broken]) -> Iterator[ConfigError]:
-    return (each.error for each in broken)
 
 
 def _together(errors: Iterable[ConfigError], *heading: str) -> ConfigError:

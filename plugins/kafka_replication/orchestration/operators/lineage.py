@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ def between(source: str, target: str, copied: Iterable[CopyResult], read_back: I
         target_topic = Dataset(target, key.target_topic)
         before = outputs[target_topic]
         outputs[target_topic] = before[0] + records, before[1] + size
+    name = attrgetter("name")
     return Lineage(
-        tuple(sorted(inputs, key=_name)), {written: outputs[written] for written in sorted(outputs, key=_name)}
+        tuple(sorted(inputs, key=name)), {written: outputs[written] for written in sorted(outputs, key=name)}
     )
 
 
@@ -83,7 +85,3 @@ def namespace(kind: str, connection: Mapping[str, Any]) -> str:
     address = address.rpartition("://")[2].partition("/")[0]
     has_port = ":" in address.rpartition("]")[2]
     return f"{kind}://{address if has_port or kind != 'kafka' else f'{address}:{PORT}'}"
-
-
-def _name(dataset: Dataset) -> str:
-    return dataset.name

@@ -10,6 +10,21 @@ def doc_md(replication: Replication) -> str:
     """The description from the file, then a summary of its settings."""
     topics = ", ".join(f"`{entry}`" for entry in replication.topics.include)
     without = ", ".join(f"`{entry}`" for entry in replication.topics.exclude)
+    name, by_interval = replication.name, replication.progress == "interval"
+    airflows = "copies past data intervals" if by_interval else "only repeats the DAG for past dates"
+    due = "each data interval" if by_interval else "the last data interval"
+    paused = (
+        f"\n\nTo trigger this DAG while it is paused switches it on: Airflow first starts the scheduled run of {due}"
+        " that is due, and the run that you triggered waits behind it."
+        if replication.schedule is not None
+        else ""
+    )
+    dry = "" if by_interval else "**Dry run** in the form of Trigger shows what would be copied. "
+    repair = f"; `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again" if replication.dags.repair else ""
+    besides = (
+        f"{dry}Beside this DAG: `{name}{AUDIT_SUFFIX}` compares what was copied with the source;"
+        f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied{repair}."
+    )
     summary = f"""\
 | | |
 | --- | --- |
@@ -25,45 +40,11 @@ clear **`replicate` and downstream**: Airflow repeats only what is left, and not
 its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead. A run that went
 well outside of Airflow does not turn a failed one here green: `kafka-replication status` says how things stand.
 
-{_about_backfills(replication)}{_after_a_pause(replication)}
+Airflow's own card *Backfill* {airflows}. To copy a range that you name, use `{name}{BACKFILL_SUFFIX}`.{paused}
 
-{_besides(replication)}
+{besides}
 """
     return f"{replication.description.strip()}\n\n{summary}" if replication.description.strip() else summary
-
-
-def _besides(replication: Replication) -> str:
-    """The dry run in the form, and the other DAGs."""
-    name = replication.name
-    repair = f"; `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again" if replication.dags.repair else ""
-    dry = (
-        "" if replication.progress == "interval" else "**Dry run** in the form of Trigger shows what would be copied. "
-    )
-    return (
-        f"{dry}Beside this DAG: `{name}{AUDIT_SUFFIX}` compares what was copied with the source;"
-        f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied{repair}."
-    )
-
-
-def _after_a_pause(replication: Replication) -> str:
-    """A warning for a person who triggers a paused DAG: Airflow first starts a scheduled run."""
-    if replication.schedule is None:
-        return ""
-    due = "each data interval" if replication.progress == "interval" else "the last data interval"
-    return (
-        f"\n\nTo trigger this DAG while it is paused switches it on: Airflow first starts the scheduled run of {due}"
-        " that is due, and the run that you triggered waits behind it."
-    )
-
-
-def _about_backfills(replication: Replication) -> str:
-    airflows = (
-        "copies past data intervals" if replication.progress == "interval" else "only repeats the DAG for past dates"
-    )
-    return (
-        f"Airflow's own card *Backfill* {airflows}. To copy a range that you name, use"
-        f" `{replication.name}{BACKFILL_SUFFIX}`."
-    )
 
 
 def backfill_md(replication: Replication) -> str:
