@@ -13,14 +13,13 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.runtime import deadline
 from kafka_replication.spark.failures import MASTER_SILENT, NOT_STARTED
-from kafka_replication.spark.host import reach
 from kafka_replication.spark.host.workspace import Workspace, workspace
 from kafka_replication.spark.jobs import Job, JobEnd
-from kafka_replication.spark.submitting.output import OutputFile
-from kafka_replication.spark.submitting.said import READ_SECONDS, SparkLog
+from kafka_replication.spark.submitting.output import READ_SECONDS, OutputFile
 
 if TYPE_CHECKING:
     from kafka_replication.spark.channel import LauncherSide
+    from kafka_replication.spark.submitting.said import SparkLog
 
 Deliver = Callable[[Sequence[Any]], None]  # gets `RangeResult` of tasks, and `Audited` of audits
 END_SECONDS = 15.0  # for the end of spark-submit
@@ -61,7 +60,7 @@ class Launcher:
         self._make, self._stack = make, ExitStack()
         self._made: Submission | None = None
         self._driver: LauncherSide | None = None
-        self._log = SparkLog("")
+        self._log: SparkLog | None = None  # of the application that runs, or ran last
 
     def __enter__(self) -> Self:
         return self
@@ -124,37 +123,39 @@ class Launcher:
         """
         self._end()
         self._submission.wait(READ_SECONDS)  # its log is read to the end
-        if (failure := self._log.failure) is None:
+        if self._log is None or (failure := self._log.failure) is None:
             return end
         if failure.is_start:
             raise (Unreachable if failure.is_passing else BadInput)(failure.what, failure.remedy)
         return JobEnd.of(failure)
 
-    def _hear(self, line: str) -> None:
-        """Read one line of the log. If no master takes the application, end it: Spark would go on trying for 40 s."""
-        if self._log.hear(line):
-            threading.Thread(target=self._submission.stop, daemon=True, name="stop-spark").start()
-
     def _started(self, job: Job) -> LauncherSide:
         from kafka_replication.spark.channel import LauncherSide, Listener
+        from kafka_replication.spark.host import reach
+        from kafka_replication.spark.submitting.said import SparkLog
 
         if self._driver is None:
-            self._log = SparkLog(master := self._submission.master)
+            said = self._log = SparkLog(master := self._submission.master)
             if silent := reach.silent(master):
                 raise Unreachable(f"{MASTER_SILENT.what}: {silent}", MASTER_SILENT.remedy)
             here = self._stack.enter_context(workspace())
             listening = self._stack.enter_context(closing(Listener(here.socket)))
-            self._submission.start(here, f"kafka-replication {job.replication.name}", self._hear)
             ended: list[str] = []
+
+            def hear(line: str) -> None:
+                """If no master takes the application, end it: Spark would go on trying for 40 s."""
+                if said.hear(line):
+                    threading.Thread(target=self._submission.stop, daemon=True, name="stop-spark").start()
 
             def is_over() -> bool:
                 ended.extend(filter(None, [self._submission.wait(0)]))
                 return bool(ended)
 
+            self._submission.start(here, f"kafka-replication {job.replication.name}", hear)
             self._driver = LauncherSide.accept(listening, is_over)
             if self._driver is None:
                 self._explained(JobEnd())
-                why = f": {self._log.not_submitted}" if self._log.not_submitted else ""
+                why = f": {said.not_submitted}" if said.not_submitted else ""
                 raise Unreachable(f"{NOT_STARTED.what}: spark-submit ended with {ended[0]}{why}", self._see_log())
         return self._driver
 

@@ -11,6 +11,8 @@ from typing import IO
 
 from kafka_replication.model.errors import BadInput
 
+READ_SECONDS = 2.0  # for the rest of the log of a spark-submit that has ended
+
 
 class OutputFile:
     """A file in the user's temporary folder, readable only by this user. It is made when Spark first starts."""

@@ -17,7 +17,6 @@ from kafka_replication.spark.host import reach
 
 # Spark tries three times, 20 s apart, and then waits 20 s more. Two are enough to know.
 TRIES = 2
-READ_SECONDS = 2.0  # for the rest of the log of a spark-submit that has ended
 _TRY = re.compile(r"\bFailed to connect to master (\S+)")
 _KILLED = re.compile(r"\bApplication has been killed\. Reason: (.+)")
 _UNRESPONSIVE = "All masters are unresponsive"

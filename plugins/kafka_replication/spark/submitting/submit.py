@@ -21,8 +21,7 @@ from kafka_replication.spark.host import local
 from kafka_replication.spark.host.environment import without_secrets
 from kafka_replication.spark.host.workspace import PACKAGE, Workspace, link_code, write_package
 from kafka_replication.spark.start import given_path
-from kafka_replication.spark.submitting.output import OutputFile
-from kafka_replication.spark.submitting.said import READ_SECONDS
+from kafka_replication.spark.submitting.output import READ_SECONDS, OutputFile
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
