@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def airflow_of(replication: Replication) -> Orchestrator:
-    """What Airflow knows of the runs of a replication. Asks through the task's supervisor."""
+    """The view that Airflow has of the runs of a replication. Asks through the task's supervisor."""
     name = replication.name
 
     def state(run_id: str) -> str | None:
