@@ -23,7 +23,7 @@ from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.backfill.recopy import give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
 from kafka_replication.planning.partitions.gaps import first_gap
-from kafka_replication.planning.retention.target_retention import RemovalEvidence, Retention, removed
+from kafka_replication.planning.retention.target_retention import Retention, removed
 from tests.support.target_log import KEY, MARKER, OURS, Target, receipt_of
 
 IDS, STAMP, CHUNK = Ids("SRC", "s", "t0"), ("run", "2026-01-01T00:00:00.000Z"), 4
@@ -166,15 +166,8 @@ class Books(RuleBasedStateMachine):
         self.note_removed()
 
     def note_removed(self) -> None:
-        evidence = RemovalEvidence(
-            receipts=self.read(),
-            log_starts={0: self.target.start},
-            retention=Retention(None, None),
-            young=None,
-            run_id=STAMP[0],
-            time=STAMP[1],
-        )
-        self.change(removed(self.account, evidence))
+        starts = {0: self.target.start}
+        self.change(removed(self.account, self.read(), starts, Retention(None, None), None, STAMP))
 
     @precondition(lambda self: len(self.target.log) > self.target.start)
     @rule(data=st.data(), comes_back=st.booleans())
@@ -220,8 +213,8 @@ class Books(RuleBasedStateMachine):
             middle = self.account.removed.middle.union(Coverage.of([receipt.range]))
             self.change(replace(self.account.removed, middle=middle, run_id=STAMP[0], time=STAMP[1]))
 
-    @rule(data=st.data())
-    def copy_again(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), sets_aside=st.booleans())
+    def copy_again(self, data: st.DataObject, sets_aside: bool) -> None:
         """A backfill gives back what is gone, as far as whole chunks are, and copies it a second time."""
         first = data.draw(st.integers(0, self.source_end))
         wanted = OffsetRange(first, data.draw(st.integers(first, self.source_end)))
@@ -232,11 +225,12 @@ class Books(RuleBasedStateMachine):
             offsets, change = give_back(self.account, receipts, again, [], STAMP)
             self.apply(change)
             assert not self.account.verified.coverage.intersection(offsets), "the second copies were not read back"
-            assert not self.account.decided("retried").intersection(offsets)
+            decided = self.account.decided("retried").union(self.account.decided("discarded"))
+            assert not decided.intersection(offsets), "what becomes of the second copies is decided anew"
             for offset in [offset for offset in self.aside if offset in offsets]:
                 del self.aside[offset]
         for range_ in again:
-            self.copy_all(range_)
+            self.copy_all(range_, sets_aside=sets_aside)
 
     @rule()
     def approve(self) -> None:

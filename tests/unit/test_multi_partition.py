@@ -27,7 +27,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.planning.backfill.recopy import is_gone, is_gone_in_part
-from kafka_replication.planning.retention.target_retention import RemovalEvidence, Retention, may_be_gone, removed
+from kafka_replication.planning.retention.target_retention import Retention, may_be_gone, removed
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit.target_reading import TargetReading
@@ -94,14 +94,11 @@ def looked(*starts: int) -> Removed:
     )
     return removed(
         VIEW[KEY],
-        RemovalEvidence(
-            receipts=read,
-            log_starts=dict(enumerate(starts)),
-            retention=Retention(None, None),
-            young=None,
-            run_id="r",
-            time="t",
-        ),
+        read,
+        dict(enumerate(starts)),
+        Retention(None, None),
+        None,
+        ("r", "t"),
     )
 
 

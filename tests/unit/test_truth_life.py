@@ -24,7 +24,6 @@ from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.lost_end import NotProven, proven_lost, standing_until, take_back
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.retention.target_retention import (
-    RemovalEvidence,
     Retention,
     expected_end,
     may_be_gone,
@@ -99,15 +98,9 @@ class Life(RuleBasedStateMachine):
                 taken = replace(taken, lost={KEY: frozenset(proven_lost(self.view[KEY], self.read(), {0: ours}, {}))})
         if may_be_gone(self.view[KEY], there):
             since = self.noted.receipts_from if self.noted else None
-            looked = RemovalEvidence(
-                receipts=self.read(since or 0),
-                log_starts={0: self.target.start},
-                retention=Retention(None, None),
-                young=None,
-                run_id="r",
-                time="t",
-            )
-            taken = replace(taken, removed={KEY: removed(self.view[KEY], looked)})
+            starts, receipts = {0: self.target.start}, self.read(since or 0)
+            gone = removed(self.view[KEY], receipts, starts, Retention(None, None), None, ("r", "t"))
+            taken = replace(taken, removed={KEY: gone})
         return taken
 
     def planned(self) -> PartitionPlan:

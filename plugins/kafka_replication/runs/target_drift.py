@@ -21,7 +21,6 @@ from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartit
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import in_doubt, proven_lost
 from kafka_replication.planning.retention.target_retention import (
-    RemovalEvidence,
     Retention,
     expected_end,
     may_be_gone,
@@ -62,14 +61,11 @@ class Comparison:
         return {
             key: removed(
                 view[key],
-                RemovalEvidence(
-                    receipts=receipts,
-                    log_starts={number: one.log_start for number, one in there[key].items()},
-                    retention=Retention.of(snapshot.target[key.target_topic]),
-                    young=young.get(key.source),
-                    run_id=self.run_id,
-                    time=now(),
-                ),
+                receipts,
+                {number: one.log_start for number, one in there[key].items()},
+                Retention.of(snapshot.target[key.target_topic]),
+                young.get(key.source),
+                (self.run_id, now()),
             )
             for key in keys
         }

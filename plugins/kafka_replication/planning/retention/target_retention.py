@@ -77,27 +77,26 @@ def expected_end(account: Account, partition: int, commit_takes: int) -> int:
     return end + commit_takes if end and wrote else end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalEvidence:
-    """The facts from which `removed` finds copies that are gone: the receipts from `Removed.receipts_from` on, and the
-    log starts of the target's partitions.
+def removed(
+    account: Account,
+    receipts: Receipts,
+    log_starts: Mapping[int, int],
+    retention: Retention,
+    young: int | None,
+    stamp: tuple[str, str],
+) -> Removed:
+    """The present entry about copies of the partition that are gone, by the receipts from `Removed.receipts_from` on
+    and the log starts of the target's partitions. ``stamp`` is run id and time.
 
     ``young`` is the first source offset whose record is too young to be removed by ``retention.ms``; None if the
     source's times are not known.
     """
-
-    receipts: Receipts
-    log_starts: Mapping[int, int]
-    retention: Retention
-    young: int | None
-    run_id: str
-    time: str
-
-
-def removed(account: Account, evidence: RemovalEvidence) -> Removed:
-    """The present entry about the partition."""
-    earlier, receipts, log_starts = account.removed, evidence.receipts, evidence.log_starts
-    gone = _gone(account, evidence).subtract(earlier.coverage)
+    earlier = account.removed
+    gone = _gone(account, receipts, log_starts).subtract(earlier.coverage)
+    # What the target's own limits may have removed.
+    until = MAX_OFFSET if retention.bytes is not None or young is None else young
+    limited = retention.bytes is not None or retention.millis is not None
+    explained = Coverage.of([OffsetRange(0, until)]) if limited else Coverage()
     if (spread := account.position.spread) is None:
         starts: dict[str, Any] = {"target_start": next(iter(log_starts.values()))}
     else:  # a partition that does not answer keeps its known one
@@ -113,25 +112,25 @@ def removed(account: Account, evidence: RemovalEvidence) -> Removed:
         earlier,
         **starts,
         coverage=earlier.coverage.union(gone),
-        unexplained=earlier.unexplained.union(gone.subtract(_explained(evidence))),
-        run_id=evidence.run_id,
-        time=evidence.time,
+        unexplained=earlier.unexplained.union(gone.subtract(explained)),
+        run_id=stamp[0],
+        time=stamp[1],
         receipts_from=min(stays, default=receipts.ends[account.key.ledger_partition]),  # the first that still exists
     )
 
 
-def _gone(account: Account, evidence: RemovalEvidence) -> Coverage:
+def _gone(account: Account, receipts: Receipts, log_starts: Mapping[int, int]) -> Coverage:
     """The source offsets of copies below the log start that are still counted as copied."""
     key, position = account.key, account.position
-    receipts = evidence.receipts.of(key, position.generation)
-    below = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, evidence.log_starts)))
+    written = receipts.of(key, position.generation)
+    below = Coverage.of(gone for receipt in written if (gone := gone_of(receipt, log_starts)))
     first = dict(position.ends(key.source.partition))
-    for part in (part for receipt in receipts for part in receipt.parts):
+    for part in (part for receipt in written for part in receipt.parts):
         first[part.partition] = min(part.first, first.get(part.partition, part.first))
-    reached = any(start >= first.get(number, 0) > 0 for number, start in evidence.log_starts.items())
-    if evidence.receipts.incomplete(key) and reached:
+    reached = any(start >= first.get(number, 0) > 0 for number, start in log_starts.items())
+    if receipts.incomplete(key) and reached:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
-        told = Coverage.of(receipt.range for receipt in receipts)
+        told = Coverage.of(receipt.range for receipt in written)
         elsewhere = account.given_up().union(account.removed.coverage)
         below = below.union(position.coverage.subtract(told).subtract(elsewhere))
     return below.intersection(position.coverage)
@@ -151,16 +150,6 @@ def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | No
 def records_below(part: Part, log_start: int) -> int:
     """The number of the part's records below this offset. Each of its offsets is one."""
     return sum(max(0, min(log_start, range_.until) - range_.from_) for range_ in part.offsets)
-
-
-def _explained(evidence: RemovalEvidence) -> Coverage:
-    """The source offsets whose copies the target's own limits may have removed."""
-    everything = Coverage.of([OffsetRange(0, MAX_OFFSET)])
-    if evidence.retention.bytes is not None:
-        return everything
-    if evidence.retention.millis is None:
-        return Coverage()
-    return everything if evidence.young is None else Coverage.of([OffsetRange(0, evidence.young)])
 
 
 def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str:
