@@ -207,8 +207,3 @@ def id_of(key: bytes) -> str:
     except UnicodeDecodeError:
         text = ""
     return text if text and not text.startswith(_ENCODED_KEY) else f"{_ENCODED_KEY}{b64encode(key).decode()}"
-
-
-def key_of(id_: str) -> bytes:
-    """The key whose document has this id."""
-    return b64decode(id_.removeprefix(_ENCODED_KEY)) if id_.startswith(_ENCODED_KEY) else id_.encode()
