@@ -40,6 +40,14 @@ TARGETS = {
 }
 
 
+def with_one(server: str) -> pytest.MarkDecorator:
+    """With the folder and one server: the flow is the same code. With the other server it is slow; what that one has to do in it is a case
+    of its suite in `tests/contract`, or of another file, which each use names.
+    """
+    kinds = [kind if kind in ("folder", server) else pytest.param(kind, marks=pytest.mark.slow) for kind in TARGETS]
+    return pytest.mark.parametrize("ground", kinds, indirect=True)
+
+
 # Where nobody listens. `test_opensearch.py` and `test_hbase.py` kill the servers.
 NOWHERE = {
     FolderGround: {"folder": "/nowhere/target"},
@@ -144,6 +152,7 @@ def test_what_was_changed_before_it_was_read_back_is_named(scene: Scenario, grou
     assert not clean(audit(scene.bare_run()))
 
 
+@with_one("opensearch")  # HBase: `a_foreign_record_is_noticed`
 def test_a_record_of_somebody_else_is_refused(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"
@@ -163,6 +172,7 @@ def test_a_target_that_has_records_already_is_refused(scene: Scenario, ground: G
     assert values(ground, scene.topic) == [b"foreign"]
 
 
+@with_one("opensearch")  # HBase: `test_latest.py` has a backfill there
 def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"
@@ -177,6 +187,9 @@ def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: Gro
     assert_clean(scene)
 
 
+@with_one(
+    "opensearch"
+)  # HBase: `test_latest.py` sets a row aside and retries it; `a_decision_and_its_records_are_there_together`
 def test_records_that_the_target_refuses_are_set_aside_retried_and_discarded(scene: Scenario, ground: Ground) -> None:
     scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
     ready(scene, 20)
@@ -201,6 +214,7 @@ def test_records_that_the_target_refuses_are_set_aside_retried_and_discarded(sce
     scene.idle_run()
 
 
+@with_one("opensearch")  # HBase: `a_target_that_was_re_created_is_refused`
 def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"
@@ -212,6 +226,7 @@ def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenari
     assert scene.position().generation == 2
 
 
+@with_one("hbase")  # OpenSearch: `a_session_of_entries_moves_the_position_and_crosses_a_gap`
 def test_a_gap_is_crossed_by_approval_and_an_emptied_store_is_restored_behind_it(
     scene: Scenario, ground: Ground
 ) -> None:
