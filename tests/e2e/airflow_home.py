@@ -56,22 +56,31 @@ class Airflow:
 
     def run(self, name: str, *, logical_date: str = "", **conf: Any) -> tuple[dict[str, Any], str]:
         """What became of a run, and everything that was logged."""
-        log = self.folder / "run.log"
         request = {
             "dag_file": str(self.folder / "dags" / "kafka_replication_dags.py"),
             "dag_id": name,
             "conf": conf,
             "logical_date": logical_date,
-            "log": str(log),
         }
+        done, said = self._ask(request)
+        assert done["state"] != "not run", said[-5000:]
+        return done, said
+
+    def airflow(self, *arguments: str) -> tuple[object, str]:
+        """What a command of Airflow's ends with (0: success), and everything that it says."""
+        done, said = self._ask({"arguments": arguments})
+        assert done["state"] == "ended", said[-5000:]
+        return done["code"], said
+
+    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        log = self.folder / "run.log"
         process = self._process()
         assert process.stdin is not None and process.stdout is not None
-        print(json.dumps(request), file=process.stdin, flush=True)
+        print(json.dumps({**request, "log": str(log)}), file=process.stdin, flush=True)
         answer = process.stdout.readline()
         said = log.read_text() if log.exists() else ""
         assert answer, f"Airflow's process ended: {said[-5000:]}"
-        done = json.loads(answer)
-        assert done["state"] != "not run", said[-5000:]
+        done: dict[str, Any] = json.loads(answer)
         return done, said
 
     def _process(self) -> subprocess.Popen[str]:

@@ -1,7 +1,8 @@
-"""A process of its own that runs DAGs for the tests, one after the other. Its first run loads Airflow's API, which takes seconds; the others
-do not.
+"""A process of its own that runs DAGs and commands of Airflow for the tests, one after the other. Its first run loads Airflow's API, which
+takes seconds; the others do not.
 
-Reads a request a line from stdin (`Request`), and answers each with one JSON line. What a run logs goes to the file that the request names.
+Reads a request a line from stdin (`Request` or `Command`), and answers each with one JSON line. What it logs goes to the file that the
+request names.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, final
 
+from airflow.__main__ import main as airflow
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 
 
+@final
 class Request(TypedDict):
     """One run. ``logical_date`` is RFC 3339, or empty: now."""
 
@@ -27,6 +30,24 @@ class Request(TypedDict):
     conf: Mapping[str, Any]
     logical_date: str
     log: str  # a file that is written anew
+
+
+@final
+class Command(TypedDict):
+    """``airflow`` with these arguments."""
+
+    arguments: list[str]
+    log: str
+
+
+def command(request: Command) -> dict[str, Any]:
+    """What it ends with: 0, or what Airflow gives as the reason of a failure."""
+    sys.argv = ["airflow", *request["arguments"]]
+    try:
+        airflow()  # type: ignore[no-untyped-call]
+    except SystemExit as end:
+        return {"state": "ended", "code": end.code or 0}
+    return {"state": "ended", "code": 0}
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -77,10 +98,10 @@ def written_to(file: str) -> Iterator[None]:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
-        request: Request = json.loads(line)
+        request: Request | Command = json.loads(line)
         with written_to(request["log"]):
             try:
-                answer = run(request)
+                answer = command(request) if "arguments" in request else run(request)
             except Exception:  # noqa: BLE001  # whatever it is, the test shows it
                 traceback.print_exc()
                 answer = {"state": "not run"}

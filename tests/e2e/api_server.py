@@ -59,10 +59,11 @@ def serving(airflow: Airflow, folder: Path, users: Mapping[str, str]) -> Iterato
         "AIRFLOW__API__BASE_URL": url,
         "PYTHONPATH": os.pathsep.join([airflow.environment["PYTHONPATH"], str(REPOSITORY)]),
     }
-    line = [sys.executable, "-m", "airflow"]
-    subprocess.run([*line, "dags", "reserialize"], env=environment, check=True, capture_output=True)
+    code, said = airflow.airflow("dags", "reserialize")
+    assert code == 0, said[-5000:]
     with (folder / "api-server.log").open("w") as log:
-        command = [*line, "api-server", "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
+        listening = ["--host", LOOPBACK, "--port", str(port), "--workers", "1"]
+        command = [sys.executable, "-m", "airflow", "api-server", *listening]
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         wait_until(lambda: _is_healthy(url) or process.poll() is not None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +35,7 @@ def airflow(
     environment = inherited | {
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
         "PYTHONPATH": str(REPOSITORY / "plugins"),
@@ -45,7 +44,8 @@ def airflow(
         "AIRFLOW_CONN_KAFKA_TARGET": connection(target_cluster),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
     }
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True)
     home = Airflow(folder, environment)
+    code, said = home.airflow("db", "migrate")
+    assert code == 0, said[-5000:]
     yield home
     home.close()
