@@ -1,5 +1,5 @@
-"""What ``--json`` prints and Airflow's tasks push to XCom: frozen dataclasses, each in the module that makes it. Here
-is what several share, and how they become JSON. `api.documents` names all, docs/schema describes those of each command.
+"""The documents that ``--json`` prints and Airflow's tasks push to XCom are frozen dataclasses, each in the module that
+makes it. Here are the parts that several share, and how they become JSON. `api.documents` names all of them.
 
 Keys of a document are only added: none goes, changes its type or its sense. A text or a list of one kind may get values
 that are not known today. Offsets are whole numbers; a range is ``[from, until)``, coverage a list of ``[from, until]``
