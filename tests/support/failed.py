@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.failures import Action
 from kafka_replication.runs.failed.command import Asked, handle
@@ -56,7 +57,7 @@ def failures(scene: Scenario, partition: int = 0) -> list[FailedRecord]:
 
 def ask(scene: Scenario, action: Action, **asked: Any) -> list[dict[str, Any]]:
     run = open_run(scene.replication(), scene.connections, scene.store, f"{action}-{next(_asked)}")
-    document: Any = handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document
+    document = as_json(handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document)
     found: list[dict[str, Any]] = document["records"]
     return found
 
