@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("sinks", "targets", "ledger")  # rooms with the interfaces that a target implements
 MOST = {
-    "modules": 499,
-    "classes": 663,
-    "functions": 4266,
-    "Protocols": 52,
-    "methods of Protocols": 320,
-    "methods of Protocols that a target has to write": 186,
+    "modules": 468,
+    "classes": 597,
+    "functions": 3597,
+    "Protocols": 20,
+    "methods of Protocols": 107,
+    "methods of Protocols that a target has to write": 73,
     "keys of the file": 56,
     "pages of the docs": 33,
 }
