@@ -222,8 +222,7 @@ def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Serve
 @pytest.mark.parametrize(
     ("action", "suffix", "conf"),
     [
-        # One button each, without a form: `test_everything_takes_as_many_clicks...` presses the second one, the others here have forms.
-        pytest.param("run", "", {}, marks=pytest.mark.slow),
+        ("run", "", {}),
         pytest.param("dry-run", "", {"dry_run": True}, marks=pytest.mark.slow),
         ("backfill", ".backfill", {"topics": [TWO], "from": "5", "dry_run": True}),
         pytest.param("audit", ".audit", {"topic": TWO, "partition": 1}, marks=pytest.mark.slow),

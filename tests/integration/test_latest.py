@@ -54,22 +54,18 @@ def searched(scene: Scenario, opensearch: OpenSearchServer) -> Iterator[Searched
 
 @pytest.fixture
 def stored(scene: Scenario, hbase: HBaseServer) -> Stored:
-    ground = HBaseGround.of(hbase, LATEST)
-    scene.client = dict(ground.connection)
     settled(scene, HBASE)
-    return Stored(scene, ground=ground)
+    scene.client = dict(HBaseGround.of(hbase, LATEST).connection)
+    return Stored(scene, ground=HBaseGround.of(hbase, LATEST))
 
 
 @pytest.fixture(params=[OPENSEARCH, HBASE])
 def customers(request: pytest.FixtureRequest) -> Customers:
-    found: Customers = request.getfixturevalue({OPENSEARCH: "searched", HBASE: "stored"}[request.param])
-    return found
+    return request.getfixturevalue({OPENSEARCH: "searched", HBASE: "stored"}[request.param])  # type: ignore[no-any-return]
 
 
 # The flow is the same code for both; what OpenSearch has to do in it is a case of its suite, which each use names.
-WITH_ROWS = pytest.mark.parametrize(
-    "customers", [pytest.param(OPENSEARCH, marks=pytest.mark.slow), HBASE], indirect=True
-)
+ROWS = pytest.mark.parametrize("customers", [pytest.param(OPENSEARCH, marks=pytest.mark.slow), HBASE], indirect=True)
 
 
 def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> None:
@@ -99,7 +95,7 @@ def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> No
     customers.scene.idle_run()
 
 
-@WITH_ROWS  # `what_an_attempt_left_is_replaced_or_stops_who_changes_it`, and `test_other_targets.py` kills one there
+@ROWS  # `what_an_attempt_left_is_replaced_or_stops_who_changes_it`, and `test_other_targets.py` kills one there
 @pytest.mark.parametrize("failpoint", ["P1:2"])
 def test_a_copier_that_dies_is_healed_by_the_next_run(customers: Customers, failpoint: str) -> None:
     """It has written what it did not commit. `test_whatever_happens...` dies elsewhere, too."""
@@ -129,7 +125,7 @@ def test_an_answer_that_is_lost_after_the_write_changes_nothing(searched: Search
     searched.assert_clean()
 
 
-@WITH_ROWS  # `the_verifier_finds_what_is_at_the_keys`
+@ROWS  # `the_verifier_finds_what_is_at_the_keys`
 def test_what_differs_from_the_receipt_is_named_and_what_is_newer_is_not(customers: Customers) -> None:
     customers.create()
     customers.put("abc")
@@ -173,7 +169,7 @@ def test_a_key_in_two_partitions_is_refused_by_name(customers: Customers) -> Non
     assert customers.found()["a"][2] == customers.record("a", 1).value
 
 
-@WITH_ROWS  # the plan refuses, and asks no target
+@ROWS  # the plan refuses, and asks no target
 def test_partitions_that_the_source_gets_later_are_refused(customers: Customers) -> None:
     customers.create()
     customers.put("ab")
@@ -274,8 +270,7 @@ def test_whatever_happens_the_newest_record_of_each_key_is_there(customers: Cust
 def _wake(customers: Customers, session: SinkSession, counted: Position, chance: random.Random) -> None:
     """A copier that was replaced, and had another transform, writes a part of the source that it had read, and cannot
     commit. One of before a reset writes only keys that are there: others would be foreign documents, which stop the next
-    copier. No copier writes what its position counts, so this one does not: in HBase it may share its epoch with who wrote
-    that.
+    copier. No copier writes what its position counts: in HBase it may share its epoch with who wrote that.
     """
     customers.put("a")
     customers.run()
@@ -294,7 +289,7 @@ def _wake(customers: Customers, session: SinkSession, counted: Position, chance:
         print(f"woke: {error}")
 
 
-@WITH_ROWS  # `an_older_range_changes_only_what_nothing_newer_has`
+@ROWS  # `an_older_range_changes_only_what_nothing_newer_has`
 def test_a_backfill_of_an_old_range_fills_in_only_what_is_not_there(customers: Customers) -> None:
     customers.scene.settings["start_from"] = "latest"
     customers.create()

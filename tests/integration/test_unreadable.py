@@ -49,8 +49,8 @@ def previewed(scene: Scenario, request: BackfillRequest) -> BackfillLine:
     return line
 
 
-def backfilled(scene: Scenario, request: BackfillRequest, launch: Any = InProcess) -> RunReport:
-    return backfilling.run(scene.replication(), scene.connections, scene.store, launch, request)
+def backfilled(scene: Scenario, request: BackfillRequest, launch: Any = None) -> RunReport:
+    return backfilling.run(scene.replication(), scene.connections, scene.store, launch or InProcess(), request)
 
 
 def at(number: int) -> str:

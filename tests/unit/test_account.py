@@ -188,6 +188,7 @@ class Books(RuleBasedStateMachine):
             assert replace(self.account, removed=account.removed) == account
             assert {one.receipt for one in self.receipts} == {one.receipt for one in receipts}
             return
+        self.aside = {offset: number for offset, number in self.aside.items() if offset not in taken.offsets}
         for offset in range(self.account.position.target_end, len(self.target.log)):
             self.target.log[offset] = (MARKER, 0)  # a chunk is there as a whole or not at all
         assert copied_until(self.account.position) <= min(

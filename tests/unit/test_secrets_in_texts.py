@@ -32,6 +32,7 @@ NO_SECRETS = frozenset(
         "kafka.diagnosis.translate.Asked.settings",
         "ledger.codec._Form.optional",
         "ledger.placement.UnknownPlacement.content",
+        "reporting.ledger.LedgerRow.position",
         "web.actions.Action.conf",
     }
 )

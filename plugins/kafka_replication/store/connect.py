@@ -88,11 +88,12 @@ def connect(url: URL) -> Engine:
     """
     if url.get_backend_name() == "sqlite":
         _make_parent(Path(url.database or ""))
-    return _engine(url)
+    return _engine(url, Path.cwd())
 
 
 @lru_cache(maxsize=4)
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, _folder: Path) -> Engine:
+    # ``_folder``: a relative path of a file is another one in another folder.
     settings: dict[str, Any] = {}
     if url.get_backend_name() == "sqlite":
         if "timeout" not in url.query:  # seconds SQLite itself waits for another process's write

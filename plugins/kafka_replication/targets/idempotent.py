@@ -259,6 +259,9 @@ class IdempotentSession:
         return Failure(record[0], FailureKind.REFUSED, f"it cannot be a {noun}: {error}", f"not_a_{noun}")
 
     def refusal(self, record: Record) -> Failure | None:
+        if self._position is None:  # a session that only asks
+            self._position = self.ledger.position(self.key)
+            self.records = self._store.records(self.key, self._position)
         error = self.records.refusal(record)
         return self.without_place(record, error) if error else None
 

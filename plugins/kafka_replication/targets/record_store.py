@@ -154,8 +154,8 @@ class Aside:
     key: PartitionKey
     generation: int
     place: Place
-    record: Record
-    about: dict[str, Any]
+    record: Record = field(repr=False)
+    about: dict[str, Any] = field(repr=False)
 
 
 class RecordStore(Shelf):

@@ -13,7 +13,7 @@ from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.ledger.writing import apply
+from kafka_replication.ledger.writing import add
 from kafka_replication.model.delivery import EXACTLY_ONCE, weakest_delivery
 from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
@@ -143,9 +143,11 @@ class Bookkeeper:
                 for result in results
                 if result.verified and view.position(result.key, self._generations[result.key])
             }
-            self._check_newest(view, [result.key for result in results])
+            writer.begin()
             # The receipts first: `verified` adds them up.
-            apply(run.clusters.ledger, writer, [*judged, *(Change(key=key, write=(e,)) for key, e in entries.items())])
+            add(run.clusters.ledger, writer, [*judged, *(Change(key=key, write=(e,)) for key, e in entries.items())])
+            self._check_newest(view, [result.key for result in results])
+            writer.commit()
             return replace(view, verified={**view.verified, **entries})
         except ReplicationError:
             self._stack.close()
