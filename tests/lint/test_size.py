@@ -17,7 +17,7 @@ TARGET = ("sinks", "targets", "ledger")  # rooms with the interfaces that a targ
 MOST = {
     "modules": 468,
     "classes": 597,
-    "functions": 3597,
+    "functions": 3596,
     "Protocols": 20,
     "methods of Protocols": 107,
     "methods of Protocols that a target has to write": 73,

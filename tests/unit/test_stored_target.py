@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,10 @@ class Reached(StoredTarget):
     def __init__(self, error: ReplicationError | None = None) -> None:
         self.fenced: list[str] = []
         self._error = error or Unreachable("the target does not answer", "start it")
+
+    @classmethod
+    def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(settings)
 
     def writer(self, writer_id: str, what: str) -> Any:
         def fence() -> None:

@@ -128,7 +128,4 @@ def _row_aside(key: PartitionKey, place: Place) -> bytes:
 class HBaseTarget(StoredTarget):
     connection_type: ClassVar[str] = HBASE
     store_kind: ClassVar[type[RecordStore]] = HBaseStore
-
-    @classmethod
-    def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return clients.checked(name, settings)
+    checked = staticmethod(clients.checked)

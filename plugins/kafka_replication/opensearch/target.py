@@ -225,10 +225,7 @@ class OpenSearchStore(IndexShelf, RecordStore):
 class OpenSearchTarget(StoredTarget):
     connection_type: ClassVar[str] = OPENSEARCH
     store_kind: ClassVar[type[RecordStore]] = OpenSearchStore
-
-    @classmethod
-    def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return clients.checked(name, settings)
+    checked = staticmethod(clients.checked)
 
 
 def _id_aside(key: PartitionKey, place: Place) -> str:

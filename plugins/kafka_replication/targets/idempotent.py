@@ -166,10 +166,9 @@ class IdempotentSession:
     ) -> None:
         self.key, self.ledger, self.transaction = key, ledger, writer
         self._store, self._resend = store, resend
-        self.records = store.records(key, None)
         self._ids, self._aside = ids, aside
         self._pool: ThreadPoolExecutor | None = None
-        self._position: Position | None = None
+        self._stand_at(None)
         self._chunk: ChunkWriter | None = None
         self.leftovers: set[Leftover] = set()
 
@@ -178,9 +177,11 @@ class IdempotentSession:
             self.check_ids(self._ids)
         self.transaction.fence(copies=True)
 
+    def _stand_at(self, position: Position | None) -> None:
+        self._position, self.records = position, self._store.records(self.key, position)
+
     def position(self) -> Position | None:
-        self._position = self.ledger.position(self.key)
-        self.records = self._store.records(self.key, self._position)
+        self._stand_at(self.ledger.position(self.key))
         self.leftovers = set()
         if self._position is not None and self._ids is not None:
             self._store.refresh(self.key.target_topic)
@@ -199,8 +200,7 @@ class IdempotentSession:
         self._store.check_ids(self.key, ids)
 
     def check_target(self, position: Position) -> None:
-        self._position = position
-        self.records = self._store.records(self.key, position)
+        self._stand_at(position)
         if position.target_end and not self.records.has(position.target_end - 1):
             raise ForeignWriter(
                 f"{self.key.target} lacks our last record, of offset {position.target_end - 1}",
@@ -260,8 +260,7 @@ class IdempotentSession:
 
     def refusal(self, record: Record) -> Failure | None:
         if self._position is None:  # a session that only asks
-            self._position = self.ledger.position(self.key)
-            self.records = self._store.records(self.key, self._position)
+            self._stand_at(self.ledger.position(self.key))
         error = self.records.refusal(record)
         return self.without_place(record, error) if error else None
 
@@ -311,8 +310,8 @@ class IdempotentSession:
             self.ledger.write(self.transaction, self.key, gap)
         self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()
-        self._position, self._chunk = position, None
-        self.records = self._store.records(self.key, position)
+        self._chunk = None
+        self._stand_at(position)
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """Nothing is ever hidden."""

@@ -27,8 +27,6 @@ from kafka_replication.targets.journal import Shelf
 from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.resend import Resend
-from kafka_replication.verification.matching import Sent
-from kafka_replication.verification.newest import Found
 
 MOST_FOREIGN = 1_000  # records of others that are counted and shown one by one
 COPIES = 2  # of each record, where the target tells nothing of them: so many that nobody is warned
@@ -64,7 +62,8 @@ def place_of(topic: str, key: PartitionKey, generation: int, offset: int) -> Pla
 
 
 class Records(ABC):
-    """The records of one generation of a key in its topic, as readers find them. ``position`` is the newest that was
+    """The records of one generation of a key in its topic, as readers find them. Those of a store that keeps the newest
+    record of each key are a `KeyReader`, too. ``position`` is the newest that was
     committed; without one nothing there is ours, and nothing is written.
 
     Each method raises Unreachable, and GapFound if the topic is gone.
@@ -137,14 +136,6 @@ class Records(ABC):
     def foreign(self, written: OffsetRange | None = None) -> int:
         """The number of `others`."""
         return sum(1 for _ in self.others(written))
-
-    def at_keys(self, keys: Sequence[bytes]) -> Mapping[bytes, Found]:
-        """As that of a `KeyReader`, of a store that keeps the newest record of each key."""
-        raise NotImplementedError
-
-    def still_newest(self, wanted: OffsetRange) -> Iterator[Sent]:
-        """As that of a `KeyReader`, of such a store."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

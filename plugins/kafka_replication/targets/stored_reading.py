@@ -19,7 +19,7 @@ from kafka_replication.targets.record_store import Records, RecordStore, place_o
 from kafka_replication.verification.digest import BatchDigest, record_digest
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen, Sent
-from kafka_replication.verification.newest import Found
+from kafka_replication.verification.newest import Found, KeyReader, key_reader
 from kafka_replication.verification.verify import PartDigest
 
 
@@ -36,14 +36,14 @@ class StoredStanding(Standing):
         key, position = writers.get(at, (PartitionKey("", at, at.topic), None))
         return self._store.records(key, position)
 
+    def _end(self, at: TopicPartition, writers: Writers) -> int:
+        records = self._records(at, writers)
+        return records.end() + records.foreign()
+
     def ends_of(self, topic: str, numbers: Iterable[int], writers: Writers) -> dict[int, int]:
         """The end of each of these partitions of an existing topic."""
         self._store.refresh(topic)
-        ends = dict[int, int]()
-        for number in numbers:
-            records = self._records(TopicPartition(topic, number), writers)
-            ends[number] = records.end() + records.foreign()
-        return ends
+        return {number: self._end(TopicPartition(topic, number), writers) for number in numbers}
 
     def ends(self, wanted: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], Failures]:
         ends, failed, partitions = dict[TopicPartition, int](), dict[TopicPartition, ReplicationError](), list(wanted)
@@ -60,8 +60,7 @@ class StoredStanding(Standing):
                 continue
             for at in there:
                 try:
-                    records = self._records(at, writers)
-                    ends[at] = records.end() + records.foreign()
+                    ends[at] = self._end(at, writers)
                 except ReplicationError as error:
                     failed[at] = error
         return ends, failed
@@ -144,10 +143,10 @@ class StoredReader:
 class NewestReader(StoredReader):
     """A `KeyReader`, and a `TargetReader` of what its target has at places: the quarantine."""
 
-    def _refreshed(self) -> Records:
+    def _refreshed(self) -> KeyReader:
         if "_records" in self.__dict__:  # it is known, and not only now refreshed
             self._store.refresh(self._key.target_topic)
-        return self._records
+        return key_reader(self._records, str(self._key.source))
 
     def at_keys(self, keys: Sequence[bytes]) -> Mapping[bytes, Found]:
         return self._refreshed().at_keys(keys)

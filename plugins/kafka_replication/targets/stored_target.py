@@ -5,6 +5,7 @@ hidden from readers, and every right is granted until a write is refused.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
@@ -43,7 +44,7 @@ LEDGER: Final = (POSITIONS, RECEIPTS)  # they lie in one place
 SAFE: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 
-class StoredTarget:
+class StoredTarget(ABC):
     """A `Target`, and with its class a `TargetKind`, of records in a store; and the `Sink` that it has."""
 
     connection_type: ClassVar[str]
@@ -54,8 +55,9 @@ class StoredTarget:
         self._settings, self._deadline = settings, deadline
 
     @classmethod
+    @abstractmethod
     def checked(cls, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+        """As that of a `TargetKind`."""
 
     @cached_property
     def store(self) -> RecordStore:

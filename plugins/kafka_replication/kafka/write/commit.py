@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaError
 
-from kafka_replication.config import Copy
-from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets
 from kafka_replication.kafka.read.cursor import RUN_AGAIN
 from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
@@ -17,13 +15,10 @@ from kafka_replication.kafka.write.producers.send_window import SendWindow
 from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.ledger.entries import Position, Receipt
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.errors import Fenced, Refused, TargetLost
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.lost_end import seen_in
-from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import RefusedAt
 
 UNKNOWN = -1  # no target offset acknowledged yet
@@ -33,21 +28,14 @@ class Atomic(PartitionSession):
     """Writes records, receipt and position in one transaction. Brokers fence it once a newer session begins."""
 
     transaction: TransactionalProducer
+    _own_until = 0  # below this target offset there are only our records
+    _marker = 0  # 1 if the control record of our last commit lies at or after `_own_until`
 
-    def __init__(
-        self,
-        key: PartitionKey,
-        target: clients.ClientConfig,
-        settings: Copy,
-        deadline: Deadline,
-        ledger: Ledger | None = None,
-    ) -> None:
-        super().__init__(key, target, settings, deadline, ledger)
+    def _make_producers(self) -> None:
+        key, what = self.key, str(self.key.source)
         self.transaction = self.sender = TransactionalProducer(
-            key.transactional_id, str(key.source), target, settings, deadline
+            key.transactional_id, what, self.target, self.settings, self.deadline
         )
-        self._own_until = 0  # below this target offset there are only our records
-        self._marker = 0  # 1 if the control record of our last commit lies at or after `_own_until`
 
     def follows(self, end: int, unexplained: int | None) -> None:
         self._own_until, self._marker, self._after = end, 0, unexplained
@@ -126,24 +114,13 @@ class Ordered(PartitionSession):
 
     transaction: AcknowledgedProducer
     sender: AcknowledgedProducer
+    _chunk_from = 0  # where the records of the next chunk may begin
 
-    def __init__(
-        self,
-        key: PartitionKey,
-        target: clients.ClientConfig,
-        settings: Copy,
-        deadline: Deadline,
-        ledger: Ledger | None = None,
-        *,
-        delivery: Delivery,
-    ) -> None:
-        super().__init__(key, target, settings, deadline, ledger)
-        self._delivery: Delivery = delivery
-        what = str(key.source)
-        self.transaction = self.sender = AcknowledgedProducer("at_least_once", what, target, settings, deadline)
-        if delivery in LOSSY:
-            self.sender = AcknowledgedProducer(delivery, what, target, settings, deadline)
-        self._chunk_from = 0  # where the records of the next chunk may begin
+    def _make_producers(self) -> None:
+        with_all = str(self.key.source), self.target, self.settings, self.deadline
+        self.transaction = self.sender = AcknowledgedProducer("at_least_once", *with_all)
+        if self._delivery in LOSSY:
+            self.sender = AcknowledgedProducer(self._delivery, *with_all)
 
     def fence(self) -> None:
         """End the transactions of this key, if the last one who wrote its position had any."""

@@ -18,7 +18,7 @@ from kafka_replication.kafka.write.producers.transactions import TransactionalPr
 from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import partitioning_of
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ForeignWriter, GapFound, Refused, TargetLost
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
@@ -67,13 +67,19 @@ class PartitionSession(ABC):
         settings: Copy,
         deadline: Deadline,
         ledger: Ledger | None = None,
+        delivery: Delivery = EXACTLY_ONCE,
     ) -> None:
         """``ledger`` is one that others read, too; None: this session reads the ledger anew."""
         self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
-        self._shared_ledger = ledger
+        self._shared_ledger, self._delivery = ledger, delivery
         self.epochs: Mapping[int, int] = {}  # the leader epochs of target partitions in which our last records stand
         self._newest: Position | None = None  # the position as this session knows it
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
+        self._make_producers()
+
+    @abstractmethod
+    def _make_producers(self) -> None:
+        """Make `transaction` and `sender`. Nothing connects."""
 
     @cached_property
     def admin(self) -> AdminClient:

@@ -86,6 +86,5 @@ def session_of(
     ledger: Ledger | None = None,
 ) -> PartitionSession:
     """A new session of one partition in this profile. The caller closes it."""
-    if delivery == EXACTLY_ONCE:
-        return Atomic(key, target, settings, deadline, ledger)
-    return Ordered(key, target, settings, deadline, ledger, delivery=delivery)
+    kind = Atomic if delivery == EXACTLY_ONCE else Ordered
+    return kind(key, target, settings, deadline, ledger, delivery)

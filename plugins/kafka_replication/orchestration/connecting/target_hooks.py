@@ -14,17 +14,6 @@ from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.targets import registry
 from kafka_replication.targets.port import Target, TargetSettings
 
-# A person waits for the answer, so that it may take less than that of a run.
-TEST = Replication.model_validate(
-    {
-        "name": "connection-test",
-        "source": {"connection": "source"},
-        "target": {"connection": "target"},
-        "topics": {"include": ["none"]},
-        "timeouts": {"request": 10},
-    }
-)
-
 
 class TargetHook(BaseHook):
     """Reaches the targets of one kind."""
@@ -41,7 +30,17 @@ class TargetHook(BaseHook):
         kind = registry.kind(self.conn_type)
         settings = AirflowConnections().service(self.connection_id, kind.connection_type)
         connection = kind.checked(self.connection_id, settings)
-        return kind(TargetSettings(replication=TEST, connection=connection), NEVER)
+        # A person waits for the answer, so that it may take less than that of a run.
+        asking = Replication.model_validate(
+            {
+                "name": "connection-test",
+                "source": {"connection": "source"},
+                "target": {"connection": "target"},
+                "topics": {"include": ["none"]},
+                "timeouts": {"request": 10},
+            }
+        )
+        return kind(TargetSettings(replication=asking, connection=connection), NEVER)
 
     def test_connection(self) -> tuple[bool, str]:
         """True if the target answers; what Airflow shows about it."""
