@@ -20,8 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from benchmarks.alert_bench import PARTITIONS, TOPIC, Bench, Times, measure
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.model.keys import LEDGER_PARTITIONS
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import LEDGER_PARTITIONS, TopicPartition
 from tests.support.scenario import Cluster
 
 LEDGER = (POSITIONS, RECEIPTS)

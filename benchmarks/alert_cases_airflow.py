@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import psutil
 
 from benchmarks.alert_bench import NAME, Bench, Times, await_, measure
-from kafka_replication.config.values.names import WATCH_DAG
-from kafka_replication.config.values.time import parse_time
+from kafka_replication.config.expression import parse_time
+from kafka_replication.config.names import WATCH_DAG
 from stack.airflow_api import FINISHED, AirflowApi
 from stack.airflow_standalone import AirflowStandalone
 from tests.e2e.standalone import standalone

@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.workload import PARTITIONS, Shape, fill
-from kafka_replication.connections.port import SparkConnection
-from kafka_replication.runs.audit.audit import audit
+from kafka_replication.connections import SparkConnection
+from kafka_replication.runs.audit import audit
 from kafka_replication.spark.launcher import Launcher, terminal_launcher
 from kafka_replication.verification.auditing import Size
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all

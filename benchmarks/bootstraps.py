@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstraps:
-    """`kafka_replication.connections.port.Connections` by address: ``source`` and ``target``."""
+    """`kafka_replication.connections.Connections` by address: ``source`` and ``target``."""
 
     source: str
     target: str

@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.connections.port import SparkConnection
-from kafka_replication.kafka.metadata.offsets import high_watermarks
+from kafka_replication.connections import SparkConnection
+from kafka_replication.kafka.offsets import high_watermarks
 from kafka_replication.model.offsets import TopicPartition
 from stack.kafka_cluster import BENCH, KafkaCluster
 from stack.ports import LOOPBACK, free_ports
@@ -31,7 +31,7 @@ ROUND_TRIP = 0.02  # seconds
 class Pair:
     """Two clusters and a folder; the client settings by which copiers reach them.
 
-    It is also the `kafka_replication.connections.port.Connections` of a run inside of this process.
+    It is also the `kafka_replication.connections.Connections` of a run inside of this process.
     """
 
     folder: Path

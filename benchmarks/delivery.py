@@ -21,7 +21,7 @@ from benchmarks import clusters
 from benchmarks.clusters import Pair
 from benchmarks.two_workers import ours
 from benchmarks.workload import Shape, fill
-from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
+from kafka_replication.model.choices import EXACTLY_ONCE, PROFILES
 
 CHUNKS = {"default chunks": {}, "chunks of 500": {"chunk_records": 500}}
 Speeds = dict[tuple[str, str], float]  # by chunks and profile, in MB/s

@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kafka_replication.model.failures import Action
-from kafka_replication.runs.audit.audit import audit
-from kafka_replication.runs.failed.command import Asked, handle
-from kafka_replication.runs.failed.retry_discard import Decision
+from kafka_replication.model.choices import Action
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.failed import Asked, handle
+from kafka_replication.runs.retry_discard import Decision
 from kafka_replication.runs.run import open_run
 from kafka_replication.store import open_store
 from kafka_replication.transforms import Record

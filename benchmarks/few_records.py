@@ -1,7 +1,7 @@
 """``python -m benchmarks.few_records``: each engine on batches of few records, as of producers without ``linger.ms``.
 
 From these tables comes the number of records in a batch below which `auto` leaves a range to the record engine
-(`model/engine_choice.py`). The engines take turns, without Spark and its start. With the argument ``cpu`` it prints the
+(`model/choices.py`). The engines take turns, without Spark and its start. With the argument ``cpu`` it prints the
 first table only: the processor time that one more record takes, which depends least on how busy the machine is.
 """
 

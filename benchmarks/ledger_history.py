@@ -33,9 +33,9 @@ from confluent_kafka import Producer
 from benchmarks.bootstraps import Bootstraps
 from benchmarks.written_history import DEPTH, create, keys, produce, receipt, replication, source_topics, write_history
 from kafka_replication.copying.engine import CopyResult
-from kafka_replication.kafka.client import clients
+from kafka_replication.kafka import clients
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request, open_run

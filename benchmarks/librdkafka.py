@@ -14,7 +14,7 @@ from benchmarks.clusters import Pair
 from benchmarks.two_processes import two_processes
 from benchmarks.usage import Usage, Used, until_ended
 from benchmarks.workload import PARTITIONS
-from kafka_replication.kafka.metadata.offsets import high_watermarks
+from kafka_replication.kafka.offsets import high_watermarks
 from kafka_replication.model.offsets import TopicPartition
 
 

@@ -22,13 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from benchmarks.workload import send
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
+from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job
-from kafka_replication.spark.worker import worker
 from kafka_replication.store import open_store
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
 from stack.ports import LOOPBACK, free_ports

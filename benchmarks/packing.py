@@ -1,6 +1,6 @@
 """``python -m benchmarks.packing``: what packing small batches takes, beside what sending each by itself takes.
 
-From these tables come the seconds by which the batch engine decides (`kafka/engines/batch/packing.py`). The first packs
+From these tables come the seconds by which the batch engine decides (`kafka/batch_engine.py`). The first packs
 batches without brokers. The second copies the same topic with all of its batches packed and with none, in turn, in this
 process; its times are processor time, because seconds of the wall clock depend on how busy the machine is.
 """
@@ -20,13 +20,12 @@ from benchmarks.tables import heading, row
 from benchmarks.two_workers import TwoWorkers, ours
 from benchmarks.usage import Usage, Used, middle
 from benchmarks.workload import REPEATS, SCALE, Shape, fill
-from kafka_replication.kafka.engines.batch import packing
+from kafka_replication.kafka import batch_engine
+from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.spark.worker import worker
 from kafka_replication.wire.batch import Batch, batches
-from kafka_replication.wire.codecs import packed
-from kafka_replication.wire.repacking import repacked
+from kafka_replication.wire.contents import packed, repacked
 from tests.support.raw_produce import RawRecord, raw_batch
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -52,7 +51,7 @@ def _batches(size: int, count: int, codec: int) -> list[Batch]:
     values = (" ".join(dice.choices(words, k=size // 8 + 1)).encode()[:size] for _ in range(count))
     [plain] = batches(memoryview(raw_batch([RawRecord(b"k%08d" % at, value) for at, value in enumerate(values)])))
     one = replace(plain, attributes=codec, payload=memoryview(packed(codec, bytes(plain.payload))))
-    number = max(2, packing.TOGETHER // (count * (size + 20)))
+    number = max(2, batch_engine.TOGETHER // (count * (size + 20)))
     return [replace(one, base_offset=at * count) for at in range(number)]
 
 
@@ -71,7 +70,7 @@ def _copied(pair: Pair, shape: Shape) -> list[Used]:
     several: dict[float, list[Used]] = {math.inf: [], 0.0: []}
     for number in range(1 + REPEATS):
         for a_request, used in several.items():
-            packing.A_REQUEST = a_request
+            batch_engine.A_REQUEST = a_request
             name = f"{shape.topic}-{'packed' if a_request else 'single'}-{number}"
             done = ours(pair, shape.topic, name, InThisProcess(pair.brokers), copy={"engine": "batch"})
             pair.forget(name)

@@ -21,16 +21,15 @@ from typing import Any
 from sqlalchemy import NullPool, Table, create_engine, insert, text
 
 from kafka_replication.documents import StatusRow
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import floor_millis
 from kafka_replication.overview.metrics import Collector, exposition
 from kafka_replication.store import open_store, schema
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.sight import Facts, Lag, Span, Total, Work
 from kafka_replication.web import pages
+from kafka_replication.web.actions import Site
 from kafka_replication.web.pages import Choices, Reader
-from kafka_replication.web.site import Site
 from tests.support.status_rows import status_row
 
 REPLICATIONS, PARTITIONS, RUNS, RANGES = 200, 50, 500, 4  # partitions and runs of a replication, ranges of a run

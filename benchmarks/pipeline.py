@@ -17,16 +17,16 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.copying.pipeline import Piped, load
+from kafka_replication.copying.sink import Record, Screen
 from kafka_replication.copying.steps import Origin
-from kafka_replication.kafka.client.pace import Pace
-from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
-from kafka_replication.kafka.read.partition_reader import PartitionReader
+from kafka_replication.kafka.chunk_reader import ChunkReader
+from kafka_replication.kafka.consumer_pool import Pace
+from kafka_replication.kafka.reading import PartitionReader
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement
-from kafka_replication.model.failures import Failure
+from kafka_replication.model.choices import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.garbage import without_gc
-from kafka_replication.sinks.port import Record, Screen
 from kafka_replication.transforms import Record as Given
 
 RECORDS, SIZE, TURNS = 50_000, 1024, 5

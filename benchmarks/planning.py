@@ -18,14 +18,13 @@ from kafka_replication.config import Replication
 from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.backfill.backfill_plan import BackfillInput, Sample, next_slice, plan_backfill
+from kafka_replication.planning.backfill_plan import BackfillInput, Sample, next_slice, plan_backfill
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import document, plan_table
-from kafka_replication.reporting.run.report import plan_table as live_table
+from kafka_replication.reporting.run import plan_table as live_table
 
 SIZES = (1_000, 10_000)
 WIDTH = 10  # partitions of a topic

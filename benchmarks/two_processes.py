@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing.pool import Pool
 from multiprocessing.synchronize import Barrier
 
-from kafka_replication.spark.submitting.submit import WORKER_ENVIRONMENT
+from kafka_replication.spark.submit import WORKER_ENVIRONMENT
 
 START = 60.0  # seconds that they may take
 

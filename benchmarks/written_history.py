@@ -12,15 +12,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.client import clients
+from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.metadata import topics
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
-from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.ledger.port import TransactionPort
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.runtime.deadline import NEVER
 

@@ -1,4 +1,4 @@
-"""spark-submit entry point: copy and read back offset ranges. See `kafka_replication.spark.driver.driver`."""
+"""spark-submit entry point: copy and read back offset ranges. See `kafka_replication.spark.driver`."""
 
 from kafka_replication.spark.start import main
 

@@ -15,11 +15,10 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, PlainSerializer, TypeAdapter
 
 from kafka_replication.ledger.entries import Gap, Position
-from kafka_replication.ledger.fields import JsonCoverage, JsonRange
-from kafka_replication.model.delivery import Delivery
+from kafka_replication.ledger.values import JsonCoverage, JsonRange
+from kafka_replication.model.choices import Delivery
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 
 T = TypeVar("T")
 Pair = JsonRange  # [from, until]

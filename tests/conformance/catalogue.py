@@ -5,8 +5,7 @@ from __future__ import annotations
 import uuid
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.model.keys import LEDGER_PARTITIONS
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import LEDGER_PARTITIONS, TopicPartition
 from kafka_replication.targets.port import ToCreate
 from tests.conformance.sink import Check
 from tests.conformance.sink_case import SinkCase, records, write_and_commit

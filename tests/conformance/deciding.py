@@ -9,17 +9,16 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from kafka_replication.config.sections.failures import Failures, Policy
+from kafka_replication.config.sections import Failures, Policy
+from kafka_replication.copying.sink import Record, RefusedAt, SetAside, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
-from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.ledger.port import TransactionPort
+from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
-from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
 from kafka_replication.targets.port import DecidingSession, ToCreate
-from kafka_replication.verification.digest import DIGEST_KIND
+from kafka_replication.verification.digests import DIGEST_KIND
 from tests.conformance.ground import raised
 from tests.conformance.ledger_world import gap
 from tests.conformance.sink import Check, newest

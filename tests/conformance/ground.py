@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kafka_replication.config import Copy, Replication
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.copying.sink import Record
+from kafka_replication.model.choices import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import Target, TargetKind, TargetSettings
 
 E = TypeVar("E", bound=ReplicationError)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
+from kafka_replication.copying.sink import Record, RefusedAt
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.placement import NewestByKey
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, at_keys, stands_alone
 from tests.conformance.ground import raised
 from tests.conformance.sink import Check, newest

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Receipt, Start
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.view import Owner
 from kafka_replication.model.errors import LedgerUnreadable, Stalled
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.runtime.deadline import Deadline
 from tests.conformance.ground import raised
 from tests.conformance.ledger_world import World, gap, position, receipt, verified

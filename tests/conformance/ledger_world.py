@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from kafka_replication.config import Copy, Replication
 from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.ledger.port import Ledger, TransactionPort
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from tests.conformance.ground import Ground, opened
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from kafka_replication.copying.sink import Record, RefusedAt, SinkSession
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt, SinkSession
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digests import Fingerprint
 from tests.conformance.ground import raised
 from tests.conformance.sink_case import (
     SinkCase,

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
 from kafka_replication.copying.engine import Chunk
+from kafka_replication.copying.sink import Record, Sink, SinkSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement, Segment
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record, Sink, SinkSession
+from kafka_replication.model.choices import EXACTLY_ONCE, Delivery
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.targets.port import Target
 from kafka_replication.targets.start_offsets import StartOffsets
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digests import DIGEST_KIND, Fingerprint
 from tests.conformance.ground import Ground, opened
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kafka_replication.copying.sink import Record
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import Standing
-from kafka_replication.verification.digest import Fingerprint, record_digest
+from kafka_replication.verification.digests import Fingerprint, record_digest
 from tests.conformance.ground import raised
 from tests.conformance.sink import FOREIGN_RECORD, Check
 from tests.conformance.sink_case import SinkCase, digest_of_all, records, write, write_and_commit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.ledger.port import TransactionPort
 from kafka_replication.model.errors import Fenced, ReplicationError
 from tests.conformance.ground import Ground, raised
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver
+from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.engines import ENGINES, FALLBACK
-from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.ledger.entries import Ids, Receipt
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.choices import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.targets.port import Target
 from tests.conformance.ground import SETTINGS, opened

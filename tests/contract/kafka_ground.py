@@ -6,11 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka import offsets, topics
+from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.target import KafkaTarget
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import TargetKind
 from tests.support.checker import read
 from tests.support.scenario import Cluster, Rec

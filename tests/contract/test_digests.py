@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kafka_replication.verification.digest import Fingerprint
-from kafka_replication.verification.digests import RECORD_DIGESTS
+from kafka_replication.verification.digests import RECORD_DIGESTS, Fingerprint
 
 Header = tuple[str, bytes | None]
 Record = tuple[int, bytes | None, bytes | None, Sequence[Header] | None]

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.choices import LATEST
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.targets import LATEST
-from kafka_replication.opensearch.bulk import item, judged
 from kafka_replication.opensearch.client import Client, path
+from kafka_replication.opensearch.documents import item, judged
 from kafka_replication.opensearch.journal import INDEX
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.targets.journal import MOST_IN_TAIL, Head, LedgerRecord

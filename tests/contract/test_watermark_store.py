@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.model.errors import Refused, StaleWriter
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark

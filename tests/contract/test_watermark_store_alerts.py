@@ -11,8 +11,16 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.engine import make_url
 
-from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
+from kafka_replication.alerting.open_causes import (
+    Alert,
+    Cause,
+    CauseKey,
+    Decision,
+    Kind,
+    Observation,
+    OpenCause,
+    decide,
+)
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.store import is_there, open_store
 from kafka_replication.store.held_lease import HeldLease, Terms
 from kafka_replication.store.watermark_store import WatermarkStore

@@ -23,7 +23,7 @@ from kafka_replication.model.errors import (
     ReplicationError,
     Unreachable,
 )
-from kafka_replication.store import connect, open_store, waiting
+from kafka_replication.store import connect, open_store
 from kafka_replication.store.schema import SCHEMA_VERSION
 from kafka_replication.store.watermark_store import WatermarkStore
 from tests.contract.conftest import GIVEN
@@ -113,7 +113,7 @@ def test_a_forked_process_has_connections_of_its_own(tmp_path: Path) -> None:
     [f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db", f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}"],
 )
 def test_a_server_that_does_not_answer_is_unreachable(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(connect, "PATIENCE", 0.0)
     error = failure(url)
     assert isinstance(error, Unreachable)
     assert error.retriable

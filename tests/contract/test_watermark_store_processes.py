@@ -17,8 +17,7 @@ import pytest
 from sqlalchemy import text
 
 from kafka_replication.model.errors import Busy
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.store import connect, leases, open_store
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark

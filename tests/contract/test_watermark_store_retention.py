@@ -8,9 +8,8 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from kafka_replication.ledger.entries import FailedRecord
-from kafka_replication.model.failures import STATES
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.choices import STATES
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.store import runs
 from kafka_replication.store.watermark_store import WatermarkStore

@@ -8,8 +8,7 @@ import pytest
 
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import BadInput, Busy, Refused
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.runtime.identity import ProcessIdentity
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.failed import FailedRow, Step

@@ -13,12 +13,10 @@ from zlib import crc32
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, event, text
 
-from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, decide
 from kafka_replication.documents import GapRow, StatusRow, adapter, as_json
 from kafka_replication.ledger.entries import FailedRecord
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.store.sight import ROWS as ROWS_VERSION
 from kafka_replication.store.watermark_store import WatermarkStore

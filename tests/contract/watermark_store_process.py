@@ -18,8 +18,7 @@ from typing import Any
 from sqlalchemy import Engine, Table, event
 
 from kafka_replication.model.errors import Busy, StaleWriter
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.store import open_store
 from tests.support import watermarks
 from tests.support.leases import acquire

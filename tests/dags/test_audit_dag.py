@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from kafka_replication.orchestration.dags.audit_dag import AuditOperator, build_audit_dag
-from kafka_replication.runs.audit import audit as auditing
+from kafka_replication.orchestration.repair_dags import AuditOperator, build_audit_dag
+from kafka_replication.runs import audit as auditing
 from kafka_replication.verification.auditing import Size
 from tests.support.actions import copied_once
 from tests.support.jobs import InProcess

@@ -13,9 +13,8 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.backfill_dag import build_backfill_dag
-from kafka_replication.orchestration.dags.dag_factory import build_dag
-from kafka_replication.runs import interval
+from kafka_replication.orchestration.dag_factory import build_backfill_dag, build_dag
+from kafka_replication.runs import backfill
 from tests.support.backfill_requests import HOSTILE
 
 
@@ -123,7 +122,7 @@ def test_the_plan_is_made_for_the_runs_interval(monkeypatch: pytest.MonkeyPatch)
         asked.append((start, end))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(interval, "prepare_interval", stop)
+    monkeypatch.setattr(backfill, "prepare_interval", stop)
     monkeypatch.setattr(task_run, "working", lambda *_, **__: Nothing())
     start = datetime(2024, 1, 31, 6, tzinfo=UTC)
     run = SimpleNamespace(data_interval_start=start, data_interval_end=start + timedelta(days=1))

@@ -9,11 +9,10 @@ import pytest
 from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 from airflow.providers.apache.spark.hooks import spark_submit
 
-from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.connections.port import Connections
-from kafka_replication.kafka.client import callbacks
+from kafka_replication.connections import Connections, EnvironmentConnections
+from kafka_replication.kafka import callbacks
 from kafka_replication.model.errors import BadInput, ConnectionMissing
-from kafka_replication.orchestration.connecting.connections import AirflowConnections
+from kafka_replication.orchestration.connections import AirflowConnections
 from tests import oauth
 
 SOURCES: list[Connections] = [AirflowConnections(), EnvironmentConnections()]

@@ -10,8 +10,8 @@ from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
 from kafka_replication.config import Replication
-from kafka_replication.orchestration.dags.audit_dag import build_audit_dag
-from kafka_replication.orchestration.dags.dag_factory import build_dag
+from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.orchestration.repair_dags import build_audit_dag
 
 
 def replication(**settings: Any) -> Replication:

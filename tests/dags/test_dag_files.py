@@ -22,7 +22,7 @@ PARSE = """
 import runpy, sys
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG
-import kafka_replication.orchestration.dags.dag_factory
+import kafka_replication.orchestration.dag_factory
 with DAG("first"):  # what Airflow itself does once, as it makes its first DAG, is not ours
     SparkSubmitOperator(task_id="first")
 def forbid(event, args):

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.failed_dag import build_failed_dag
+from kafka_replication.orchestration.repair_dags import build_failed_dag
 from tests.dags.test_backfill_dag import replication
 from tests.support.failed import assert_each_once, with_failures
 from tests.support.scenario import Scenario

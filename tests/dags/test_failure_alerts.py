@@ -20,8 +20,8 @@ from airflow.sdk import DAG, BaseNotifier
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import Busy, ReplicationError, Stalled, Unreachable
-from kafka_replication.orchestration.alerting import alerts, watching
-from kafka_replication.orchestration.dags.dag_factory import build_dag
+from kafka_replication.orchestration import tasks, watching
+from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import failure
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
@@ -103,7 +103,7 @@ def context_of(task_id: str, error: ReplicationError) -> Any:
 
 def fail(**more: Any) -> None:
     """The callback of the plan task, whose source did not answer."""
-    alerts.on_failure(replication(**more))(context_of("plan", AWAY))
+    tasks.on_failure(replication(**more))(context_of("plan", AWAY))
 
 
 def try_in_vain(task_id: str, error: ReplicationError) -> None:
@@ -175,7 +175,7 @@ def test_a_failed_try_tells_nothing_else(
 def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(
     received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(alerts, "TELLING", 6.0)
+    monkeypatch.setattr(tasks, "TELLING", 6.0)
     with silent() as server:
         smtp = {"conn_type": "smtp", "host": LOOPBACK, "port": server.port}
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
@@ -190,7 +190,7 @@ def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(
 def test_a_store_that_hangs_does_not_keep_an_alert_back(
     received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alerts, "TELLING", 6.0)
+    monkeypatch.setattr(tasks, "TELLING", 6.0)
     with silent() as server:
         monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"postgresql+psycopg://u:p@{LOOPBACK}:{server.port}/x")
         monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
@@ -222,11 +222,11 @@ def test_a_store_that_answers_too_late_remembers_nothing_as_told(
 def test_a_look_after_a_good_run_ends_before_airflow_ends_the_task(
     store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(alerts, "ENDING", 1.0)
+    monkeypatch.setattr(tasks, "ENDING", 1.0)
     context: Any = {"dag": SimpleNamespace(dag_id=NAME), "ti": SimpleNamespace(task_id="report"), "run_id": "manual-1"}
     with silent() as server:
         monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"postgresql+psycopg://u:p@{LOOPBACK}:{server.port}/x")
-        alerts.on_success(replication())(context)
+        tasks.on_success(replication())(context)
         left = [thread.name for thread in threading.enumerate() if thread.name == "telling"]
     assert left and "is left behind" in caplog.text
 

@@ -13,20 +13,24 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from kafka_replication.config import Replication
+from kafka_replication.model.choices import Action
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.audit_dag import audit_request, build_audit_dag
-from kafka_replication.orchestration.dags.backfill_dag import build_backfill_dag
-from kafka_replication.orchestration.dags.dag_factory import build_dag
-from kafka_replication.orchestration.dags.failed_dag import action_of, asked, build_failed_dag, decided_by
-from kafka_replication.orchestration.operators import backfill_operators
-from kafka_replication.planning.backfill.backfill_request import BackfillRequest
-from kafka_replication.runs.audit.audit import AuditRequest
-from kafka_replication.runs.failed.command import Asked
+from kafka_replication.orchestration import operators, task_run
+from kafka_replication.orchestration.dag_factory import build_backfill_dag, build_dag
+from kafka_replication.orchestration.repair_dags import (
+    action_of,
+    asked,
+    audit_request,
+    build_audit_dag,
+    build_failed_dag,
+    decided_by,
+)
+from kafka_replication.planning.backfill_request import BackfillRequest
+from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.failed import Asked
 from kafka_replication.runs.run import Request
-from kafka_replication.verification.sample import Sample
+from kafka_replication.verification.auditing import Sample
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends
 
@@ -47,7 +51,7 @@ FORMS: list[tuple[Callable[[Replication], DAG], Read, object]] = [
     (build_dag, task_run.request_of, Request()),
     (
         build_backfill_dag,
-        backfill_operators.request_of,
+        operators.request_of,
         BackfillRequest(topics=(), from_=None, until=None, dry_run=True),
     ),
     (build_audit_dag, read_audit, AuditRequest()),
@@ -216,7 +220,7 @@ def test_of_two_bad_values_both_are_named() -> None:
     assert "'a b' is no topic name" in str(failed.value) and "until: 'tomorrow' must be a time" in str(failed.value)
     form = {**build_backfill_dag(replication()).params.dump(), "from": "x", "until": "-3", "partitions": "z"}
     with pytest.raises(BadInput) as failed:
-        backfill_operators.request_of(replication(), form)
+        operators.request_of(replication(), form)
     for words in ("found 'x'", "until: must not be negative", "found '-3'", "partition: must be", "found 'z'"):
         assert words in str(failed.value)
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.copying.engine import CopyResult
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.orchestration.operators.lineage import Dataset, Lineage, between, namespace
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.orchestration.lineage import Dataset, Lineage, between, namespace
 from tests.dags.test_report_task import Run
 from tests.support.jobs import InProcess
 from tests.support.scenario import Scenario, numbered
@@ -75,8 +74,6 @@ def test_the_provider_gets_the_topics_of_a_task_that_copied(scene: Scenario, mon
 
 
 def test_nothing_of_openlineage_is_imported_by_itself() -> None:
-    code = (
-        "import sys, kafka_replication.orchestration.operators.spark_submit as s; print('openlineage' in sys.modules)"
-    )
+    code = "import sys, kafka_replication.orchestration.spark_submit as s; print('openlineage' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert HAS_PROVIDER or done.stdout.split()[-1] == "False"

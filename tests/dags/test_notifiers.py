@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.cli import notifiers
+from kafka_replication.cli import command_frame
 from kafka_replication.config import Replication
 
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
@@ -16,7 +16,7 @@ SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 def found(*entries: dict[str, Any]) -> list[str]:
     document = {"name": "x", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["t"]}}
     replication = Replication.model_validate({**document, "alerts": {"notifiers": entries}})
-    return [finding.what for finding in notifiers.findings(replication)]
+    return [finding.what for finding in command_frame.notifier_findings(replication)]
 
 
 def test_check_names_notifiers_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.dag_factory import build_dag
+from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.values import WatermarkChange
 from stack.ports import LOOPBACK, free_ports

@@ -15,7 +15,7 @@ import json, os, sys, threading
 from airflow.jobs.job import Job
 from airflow.sdk.execution_time.task_runner import TaskRunnerMarker
 from airflow.sdk.listener import get_listener_manager
-from kafka_replication.orchestration.preloading import DAG_FILE, STEPS
+from kafka_replication.orchestration.plugin import DAG_FILE, STEPS
 
 loaded = []
 

@@ -11,8 +11,8 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-from kafka_replication.orchestration.connecting.target_hooks import HBaseHook, OpenSearchHook, TargetHook
 from kafka_replication.orchestration.provider import get_provider_info
+from kafka_replication.orchestration.target_hooks import HBaseHook, OpenSearchHook, TargetHook
 from stack.opensearch_server import OpenSearchServer
 from stack.ports import LOOPBACK
 

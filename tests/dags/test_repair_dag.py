@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from kafka_replication.orchestration.dags.repair_dag import build_repair_dag
+from kafka_replication.orchestration.repair_dags import build_repair_dag
 from tests.support.scenario import Scenario, numbered, only
 from tests.support.scenes import clusters, scene
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from kafka_replication.orchestration.dags.dag_factory import build_dag
+from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.plan import Plan
 from kafka_replication.store import open_store

@@ -12,7 +12,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dags.dag_factory import build_dag
+from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from stack.kafka_cluster import KafkaCluster

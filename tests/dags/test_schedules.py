@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pendulum import instance
 
-from kafka_replication.config.values.schedule import PRESETS, WITHOUT_INTERVALS, check_schedule
+from kafka_replication.config.names import PRESETS, WITHOUT_INTERVALS, check_schedule
 
 FIELD = st.from_regex(r"\A(\*|L|\?|[0-9]{1,2}|[0-9]{1,2}-[0-9]{1,2}|mon)(/[0-9]{1,2}|#[0-9]|W)?\Z")
 TABLE = [

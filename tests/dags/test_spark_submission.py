@@ -10,11 +10,11 @@ import pytest
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, ConnectionMissing
-from kafka_replication.orchestration.connecting.connections import AirflowConnections
-from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
-from kafka_replication.spark.host.local import DAEMON
-from kafka_replication.spark.host.workspace import workspace
-from kafka_replication.spark.submitting import submit
+from kafka_replication.orchestration.connections import AirflowConnections
+from kafka_replication.orchestration.spark_hook import HookSubmission
+from kafka_replication.spark import submit
+from kafka_replication.spark.local import DAEMON
+from kafka_replication.spark.workspace import workspace
 
 ON_EVERY_START = (
     "WARNING: Using incubator modules: jdk.incubator.vector",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.orchestration.connecting.spark_hook import HookSubmission
+from kafka_replication.orchestration.spark_hook import HookSubmission
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
 from tests.contract.launcher.conformance import Subject, check_launcher

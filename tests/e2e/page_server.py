@@ -14,11 +14,9 @@ from uuid import uuid4
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, decide
 from kafka_replication.ledger.entries import FailedRecord
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step

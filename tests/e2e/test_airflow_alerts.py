@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.config.values.names import WATCH_DAG
+from kafka_replication.config.names import WATCH_DAG
 from kafka_replication.runtime.failpoints import VARIABLE
 from stack.airflow_api import FINISHED
 from stack.airflow_standalone import AirflowStandalone

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.host.local import DAEMON
+from kafka_replication.spark.local import DAEMON
 from stack.airflow_standalone import AirflowStandalone
 from tests.e2e.standalone import standalone
 from tests.support.checker import check

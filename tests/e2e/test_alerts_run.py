@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_replication.config.values.names import WATCH_DAG
+from kafka_replication.config.names import WATCH_DAG
 from stack.ports import LOOPBACK
 from tests.e2e.airflow_home import Airflow
 from tests.support.clusters import Brokers

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from kafka_replication.kafka.write.partitioner import partition_of_key
-from kafka_replication.model.targets import HBASE, LATEST, OPENSEARCH
+from kafka_replication.kafka.partitioner import partition_of_key
+from kafka_replication.model.choices import HBASE, LATEST, OPENSEARCH
 from stack.hbase_server import HBaseServer
 from stack.opensearch_server import OpenSearchServer
 from tests.e2e.airflow_home import SECRET, Airflow

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import psutil
 from confluent_kafka import KafkaException
 
-from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.choices import EXACTLY_ONCE
 from tests.faults import profiles
 from tests.faults.judge import Judge, misreported, reported, without_the_engine
 from tests.faults.sampler import Sampler

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 
-from kafka_replication.model.delivery import LOSSY
+from kafka_replication.model.choices import LOSSY
 from tests.faults import profiles
 from tests.faults.bench import Bench
 from tests.faults.load import Load

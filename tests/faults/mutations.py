@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.write.commit import Atomic
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
-from kafka_replication.ledger import codec, record_keys
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.commit import Atomic
+from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
-from kafka_replication.runs.replicate.advancing import change_to
+from kafka_replication.runs.bookkeeping import change_to
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
@@ -52,13 +52,13 @@ def receipt_outside() -> None:
         other = clients.producer(self.target)
         other.produce(
             RECEIPTS,
-            key=record_keys.receipt_key(self.key, receipt),
+            key=codec.receipt_key(self.key, receipt),
             value=codec.encode(receipt),
             partition=self.key.ledger_partition,
         )
         other.produce(
             POSITIONS,
-            key=record_keys.position_key(self.key),
+            key=codec.position_key(self.key),
             value=codec.encode(position),
             partition=self.key.ledger_partition,
         )

@@ -9,9 +9,9 @@ from functools import partial
 
 import psutil
 
-from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.runtime.events import Event
-from kafka_replication.spark.host.local import DAEMON
+from kafka_replication.spark.local import DAEMON
 from tests.faults import profiles
 from tests.faults.attempt import Attempt
 from tests.faults.load import PARTITIONS

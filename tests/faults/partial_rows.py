@@ -16,12 +16,11 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
 from kio.schema.types import TransactionalId
 
-from kafka_replication.kafka.client.login import security_of
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
+from kafka_replication.kafka.login import security_of
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.model.keys import LEDGER_PARTITIONS
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import LEDGER_PARTITIONS, TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event
 from kafka_replication.wire.connection import Connection

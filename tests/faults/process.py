@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Fenced, ReplicationError
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import leasing, runner, steps
-from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.audit import audit
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
-from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
+from kafka_replication.spark.auditor import Auditor
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launcher
-from kafka_replication.spark.worker.audit import Auditor
-from kafka_replication.spark.worker.worker import replicate
+from kafka_replication.spark.worker import replicate
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.verification.verify import VerifyResult

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication import transforms
-from kafka_replication.model import engine_choice
-from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model import choices
+from kafka_replication.model.choices import EXACTLY_ONCE
 from tests.support.checker import Record
 
 VARIABLE = "FAULT_PROFILE"
@@ -157,10 +157,10 @@ PROFILES = {
                 ("source-partition-offline", "target-partition-offline"), "its 21 partitions are short: `batch` has it"
             ),
         },
-        copy={"engine": engine_choice.AUTO},
+        copy={"engine": choices.AUTO},
         load={"batch.num.messages": 10 * LONGER},
         longer=LONGER,
-        engine=engine_choice.BATCH,
+        engine=choices.BATCH,
     ),
     "by_key": Profile(BY_KEY, leaves_out=OF_ONE_PARTITION),
     "quarantine": Profile(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.choices import EXACTLY_ONCE
 from tests.faults.bench import Bench
 from tests.faults.load import Load
 from tests.faults.profiles import Profile

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
 from kafka_replication.model.offsets import TopicPartition
 from tests.faults.bench import Side
 from tests.faults.session import Session

@@ -18,8 +18,7 @@ from typing import Any
 
 import psutil
 
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles

@@ -28,8 +28,8 @@ from kafka_replication.ledger.placement import (
     Part,
     Spread,
 )
+from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.model.partitioning import PartitionedBy
 from tests.golden.first_entries import (
     DIGEST,
     GAPS,

@@ -12,20 +12,15 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.read.cursor import Cursor
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
-from kafka_replication.model.errors import (
-    NotAuthenticated,
-    ReplicationError,
-    Unreachable,
-)
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.model.errors import NotAuthenticated, ReplicationError, Unreachable
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime.deadline import NEVER
-from kafka_replication.spark.worker import worker
+from kafka_replication.spark import worker
 from tests.support.addresses import Addresses
 from tests.support.command_line import command
 from tests.support.jobs import InProcess

@@ -20,12 +20,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from kafka_replication.alerting.text import Links
-from kafka_replication.alerting.values import Decision
+from kafka_replication.alerting.open_causes import Decision
+from kafka_replication.alerting.telling import Links
 from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watch.watching import FailedRun, Orchestrator, Watcher
+from kafka_replication.runs.watching import FailedRun, Orchestrator, Watcher
 from kafka_replication.store.watermark_store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once

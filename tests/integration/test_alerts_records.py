@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafka_replication.alerting.channels import AppriseChannel
-from kafka_replication.model.failures import Action
+from kafka_replication.alerting.telling import AppriseChannel
+from kafka_replication.model.choices import Action
 from tests.support.actions import approve, copied_once
 from tests.support.failed import ask
 from tests.support.leases import acquire

@@ -18,9 +18,9 @@ import pytest
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Busy, Fenced
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.reporting.run.report import RunReport
-from kafka_replication.reporting.run.run_status import recent_runs, runs_at_work
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.progress import recent_runs, runs_at_work
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job

@@ -9,20 +9,19 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
-from kafka_replication.reporting.run.progress import Progress
-from kafka_replication.runs.audit import audit as auditing
-from kafka_replication.runs.audit.audit import AuditRequest
-from kafka_replication.runs.audit.choosing import ALL
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.audit_choosing import ALL
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.verification.auditing import Size
+from kafka_replication.verification.auditing import Sample, Size
 from kafka_replication.verification.matching import Kind
-from kafka_replication.verification.sample import Sample
 from tests.contract.launcher.test_in_process import killing
 from tests.support import audits
 from tests.support.actions import approve, put_receipt, receipts_of

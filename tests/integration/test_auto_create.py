@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
-from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import TopicPartition

@@ -14,12 +14,12 @@ import pytest
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Busy, Refused, Unreachable
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.backfill.backfill_plan import BackfillPlan
-from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill_plan import BackfillPlan
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.repair.approval import Approval, approve
+from kafka_replication.runs.repair import Approval, approve
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read

@@ -10,11 +10,10 @@ from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.runs import backfill
-from kafka_replication.runs.audit.audit import AuditRequest
-from kafka_replication.runs.repair import approval
-from kafka_replication.runs.repair.approval import Approval
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.runs import backfill, repair
+from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.repair import Approval
 from tests.support import audits as auditing
 from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Scenario, numbered, only
@@ -101,7 +100,7 @@ def test_receipts_that_expired_before_they_were_verified_are_named_and_can_be_gi
     given_up = Approval(
         at=TopicPartition(scene.topic, 0), range=OffsetRange(0, 20), reason="receipts expired", by="ann"
     )
-    gap, new = approval.approve(scene.bare_run("approving"), given_up)
+    gap, new = repair.approve(scene.bare_run("approving"), given_up)
     assert new and gap.copied
     assert scene.run().outcome == "done"
     assert scene.watermark() == 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import uuid
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.login import security_of
-from kafka_replication.kafka.metadata.certain_ends import certain_ends
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.leaders import certain_ends
+from kafka_replication.kafka.login import security_of
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire import metadata
 from kafka_replication.wire.connection import Connection

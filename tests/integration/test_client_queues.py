@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.consumer_pool import borrowed
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.consumer_pool import borrowed
 from tests.support.scenario import Scenario
 
 OFTEN = {"statistics.interval.ms": 5}

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.account import Change
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.planning.backfill.recopy import give_back
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.plan import State
+from kafka_replication.planning.recopy import give_back
 from kafka_replication.reporting.backfill import plan_table
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.plan import recopy
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs import recopy
+from kafka_replication.runs.reporting import standing
 from tests.support import audits as audit
 from tests.support.actions import approve, copied_once
 from tests.support.children import end_of, spawn

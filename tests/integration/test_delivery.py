@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.model.errors import ForeignWriter
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runtime.failpoints import at_gate
 from kafka_replication.verification.matching import Kind
 from tests.support.actions import put

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.runtime import failpoints
+from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import RangeResult
-from kafka_replication.spark.worker import worker
-from kafka_replication.spark.worker.small_ranges import Together
+from kafka_replication.spark.small_ranges import Together
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafka_replication.kafka.write.chunk_writer import ChunkWriter
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.ledger.placement import Placement
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.clusters import Brokers

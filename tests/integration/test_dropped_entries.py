@@ -11,8 +11,8 @@ from collections.abc import Collection
 
 import pytest
 
+from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.ledger.record_keys import position_key
 from tests.support.actions import copied_once, position_entry, put_receipt, receipts_of
 from tests.support.jobs import copy_once
 from tests.support.scenario import Rec, Scenario, numbered, only, send

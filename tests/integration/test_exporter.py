@@ -19,10 +19,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, decide
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.overview.metrics import Collector, exposition
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.sight import BYTES, RECORDS, Facts, Lag, Total, Work

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.model.failures import Action
-from kafka_replication.planning.backfill import backfill_request
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.model.choices import Action
+from kafka_replication.planning import backfill_request
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.spark.worker.worker import WorkerJob
+from kafka_replication.spark.worker import WorkerJob
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import end_of, run_process

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.quarantine.target_limits import TargetLimits
-from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.quarantine import TargetLimits
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.model.failures import Action
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.runs.failed import retry_discard
+from kafka_replication.model.choices import Action
+from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.runs import retry_discard
 from tests.support.audits import audit
 from tests.support.failed import QUARANTINE, ask, assert_each_once
 from tests.support.scenario import Rec, Scenario, numbered

@@ -8,19 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kafka_replication.kafka.target.quarantine import KafkaQuarantine
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.target import KafkaQuarantine
 from kafka_replication.ledger.entries import Handled
+from kafka_replication.model.choices import Action
 from kafka_replication.model.errors import Stalled
-from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.failed import DecidedDocument
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.failed import catalog, retry_discard
-from kafka_replication.runs.failed.command import Asked, handle
-from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs import failed_records, retry_discard
+from kafka_replication.runs.failed import Asked, handle
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.verification.matching import Kind
 from tests.support.audits import audit
@@ -55,7 +55,7 @@ def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failu
     """Two ask at once: the second waits for the first, and finds nothing left to do."""
     scene = with_failures
     scene.target.set(scene.topic, cleanup_policy="delete")
-    rows = catalog.failed_records(scene.bare_run(), scene.bare_run().view(), catalog.Selection())
+    rows = failed_records.failed_records(scene.bare_run(), scene.bare_run().view(), failed_records.Selection())
     first = acquire(scene.store, scene.name, "first", "try-1", 60)
     run = open_run(scene.replication(), scene.connections, scene.store, "second")
     with ThreadPoolExecutor(1) as pool:

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.read.record_times import first_times
+from kafka_replication.kafka import offsets
+from kafka_replication.kafka.sampling import first_times
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.runs import checking, steps
-from kafka_replication.runs.plan import foreseeing
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs import checking, previewing, steps
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import Request
 from tests.support.command_line import command
 from tests.support.received import Inbox
@@ -108,7 +107,7 @@ def test_the_source_is_asked_only_if_something_waits_and_once_for_all_partitions
         return count
 
     monkeypatch.setattr(offsets, "at_time_each", counting(asked, offsets.at_time_each, 1))
-    monkeypatch.setattr(f"{foreseeing.__name__}.first_times", counting(read, first_times, 2))
+    monkeypatch.setattr(f"{previewing.__name__}.first_times", counting(read, first_times, 2))
     scene.source.create(scene.topic, 3, config=WEEK)
     for partition in range(3):
         scene.source.produce(scene.topic, aged(20, 0.1), partition)

@@ -10,7 +10,7 @@ from kafka_replication.model.errors import Fenced, GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning import live
 from kafka_replication.reporting import status
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
 from tests.support.actions import approve

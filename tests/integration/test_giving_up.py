@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Position
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.worker import small_ranges
-from kafka_replication.spark.worker.worker import WorkerJob
+from kafka_replication.spark import small_ranges
+from kafka_replication.spark.worker import WorkerJob
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
 

@@ -23,10 +23,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_replication.model.failures import Action
-from kafka_replication.model.keys import PartitionKey, dump
-from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.model.choices import Action
+from kafka_replication.model.offsets import PartitionKey, TopicPartition, dump
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.audit import audit
 from kafka_replication.runtime.events import Event
 from stack.hbase_server import HBaseServer
 from tests.support.hbase import HBaseGround
@@ -74,7 +74,7 @@ def committed(record: logging.LogRecord) -> bool:
     return getattr(record, "event", None) is Event.CHUNK_COMMITTED
 
 
-WORKER = "kafka_replication.spark.worker.worker"
+WORKER = "kafka_replication.spark.worker"
 PROTOCOL = "kafka_replication.copying.protocol"
 
 

@@ -10,10 +10,10 @@ import pytest
 from thriftpy2.rpc import client_context
 
 from kafka_replication.hbase.shelf import TABLE
+from kafka_replication.model.choices import LATEST
 from kafka_replication.model.errors import NotAuthorized
-from kafka_replication.model.targets import LATEST
-from kafka_replication.planning.findings import Finding
-from kafka_replication.runs.audit.audit import audit
+from kafka_replication.planning.snapshot import Finding
+from kafka_replication.runs.audit import audit
 from kafka_replication.runs.checking import check
 from stack.hbase_server import HBaseServer
 from stack.ports import LOOPBACK

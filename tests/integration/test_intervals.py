@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka import topics
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.runs.repair.rebuild import rebuild_store
-from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs.repair import rebuild_store
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.store import open_store
 from tests.support.checker import read

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from kafka_replication.kafka.write.partitioner import partitioner
+from kafka_replication.kafka.partitioner import partitioner
+from kafka_replication.model.choices import Partitioning
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.partitioning import Partitioning
 from stack.artifacts import kafka_jars
 from stack.java import java
 from tests.support.checker import read

@@ -5,8 +5,7 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.model.offsets import TopicPartition
 from tests.support.scenario import Cluster
 

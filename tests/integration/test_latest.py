@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.copying.sink import SinkSession
 from kafka_replication.ledger.entries import Position
+from kafka_replication.model.choices import HBASE, LATEST, OPENSEARCH
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.model.targets import HBASE, LATEST, OPENSEARCH
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.failed.catalog import Selection, failed_records
-from kafka_replication.runs.failed.retry_discard import Decision, retry
-from kafka_replication.runs.repair.reset import reset_topic
-from kafka_replication.runs.report.partition_status import standing
-from kafka_replication.sinks.port import SinkSession
+from kafka_replication.runs.failed_records import Selection, failed_records
+from kafka_replication.runs.reporting import standing
+from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.retry_discard import Decision, retry
 from kafka_replication.verification.newest import KeyReader
 from stack.hbase_server import HBaseServer
 from stack.opensearch_server import OpenSearchServer
@@ -181,7 +181,7 @@ def test_partitions_that_the_source_gets_later_are_refused(customers: Customers)
 
 
 def _partitions(key: bytes) -> tuple[int, int]:
-    from kafka_replication.kafka.write.partitioner import partition_of_key
+    from kafka_replication.kafka.partitioner import partition_of_key
 
     java, other = partition_of_key("murmur2", key, 3), partition_of_key("crc32", key, 3)
     assert java != other

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.planning.plan import State
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from tests.support.actions import copied_once, put
 from tests.support.command_line import command
 from tests.support.scenario import Rec, Scenario, only

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.ledger.codec import position_key, receipt_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.ledger.record_keys import position_key, receipt_key
 from kafka_replication.model.errors import LedgerUnreadable, Refused
 from kafka_replication.runtime.events import Event
 from kafka_replication.store import open_store

@@ -18,12 +18,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_replication.connections.definition import ALLOWLIST_VARIABLE
-from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.login import security_of
-from kafka_replication.kafka.metadata.leader import connect
-from kafka_replication.kafka.preflight import reachability
+from kafka_replication.connections import ALLOWLIST_VARIABLE, EnvironmentConnections
+from kafka_replication.kafka import clients, reachability
+from kafka_replication.kafka.leaders import connect
+from kafka_replication.kafka.login import security_of
 from kafka_replication.model.errors import BadInput, NotAuthenticated, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import runner

@@ -6,9 +6,7 @@ import uuid
 
 import pytest
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.preflight import reachability
+from kafka_replication.kafka import clients, offsets, reachability
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster

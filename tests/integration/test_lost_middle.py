@@ -9,11 +9,11 @@ import pytest
 
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from stack.kafka_cluster import KafkaCluster
 from tests.support import audits
 from tests.support.damage import batches

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.alerting.values import CauseKey, Kind
+from kafka_replication.alerting.open_causes import CauseKey, Kind
 from kafka_replication.config import Copy
-from kafka_replication.kafka.read_back.segment_reader import segment_reader
-from kafka_replication.kafka.write.commit import Atomic
+from kafka_replication.kafka.commit import Atomic
+from kafka_replication.kafka.read_back import segment_reader
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -19,9 +19,9 @@ from kafka_replication.planning.plan import State
 from kafka_replication.reporting.causes import partition_causes
 from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.runs import steps
-from kafka_replication.runs.audit.audit import audit
-from kafka_replication.runs.replicate.replicating import replicate
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.replicating import replicate
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.runtime.events import Event
 from kafka_replication.verification.verify import VerifyTask, verify

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runtime import failpoints
 from stack.kafka_cluster import KafkaCluster

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.documents import as_json
-from kafka_replication.model.failures import Action
-from kafka_replication.runs.plan.previewing import preview
+from kafka_replication.model.choices import Action
+from kafka_replication.runs.previewing import preview
 from kafka_replication.runs.run import Request
 from tests.support.audits import audit
 from tests.support.failed import ask

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.reporting.run.report import RunReport
-from kafka_replication.runs.audit.audit import AuditRequest, audit
+from kafka_replication.reporting.run import RunReport
+from kafka_replication.runs.audit import AuditRequest, audit
 from tests.support.compaction import clean_every
 from tests.support.jobs import InProcess
 from tests.support.odd_topics import LATEST, Kind, OddProducer, OddTopic, odd_topic

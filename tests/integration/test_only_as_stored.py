@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.client.client_errors import ReportingProducer
+from kafka_replication.kafka.callbacks import ReportingProducer
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill
-from kafka_replication.runs.audit.audit import AuditRequest
+from kafka_replication.runs.audit import AuditRequest
 from tests.integration.test_whole_batches import BATCHES, engines, stored
 from tests.support.audits import audit
 from tests.support.jobs import InProcess

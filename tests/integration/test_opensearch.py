@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kafka_replication.opensearch import searches
-from kafka_replication.runs.audit.audit import audit
-from kafka_replication.runs.failed.catalog import Selection, failed_records
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.failed_records import Selection, failed_records
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Nth, Pass, Proxy, refused, running
 from tests.support.jobs import InProcess, after_copy

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.planning.findings import Finding
+from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runs.checking import check
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Pass, Proxy, refused, running

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.failed.catalog import Selection, failed_records
-from kafka_replication.runs.failed.retry_discard import Decision, discard, retry
-from kafka_replication.runs.plan.previewing import preview
-from kafka_replication.runs.repair.rebuild import rebuild_store
-from kafka_replication.runs.repair.reset import reset_topic
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.failed_records import Selection, failed_records
+from kafka_replication.runs.previewing import preview
+from kafka_replication.runs.repair import rebuild_store
+from kafka_replication.runs.reporting import standing
+from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.retry_discard import Decision, discard, retry
 from kafka_replication.targets.journal import MOST_IN_TAIL
 from stack.opensearch_server import OpenSearchServer
 from tests.folder_target.ground import FolderGround

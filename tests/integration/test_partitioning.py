@@ -12,18 +12,17 @@ from confluent_kafka import murmur2
 
 from kafka_replication import transforms
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.reporting.run.progress import Progress
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.run import RunReport
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs import audit_choosing, checking, steps
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import checking, steps
-from kafka_replication.runs.audit import audit as auditing
-from kafka_replication.runs.audit import parts
-from kafka_replication.runs.audit.choosing import ALL
-from kafka_replication.runs.repair.reset import reset_topic
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.audit_choosing import ALL
+from kafka_replication.runs.reporting import standing
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
@@ -200,7 +199,7 @@ def test_an_audit_reads_a_target_partition_in_parts(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch, *, launched: bool
 ) -> None:
     """Three source partitions and somebody else write to it. Its progress is that of the parts."""
-    monkeypatch.setattr(parts, "PART_OFFSETS", 40)
+    monkeypatch.setattr(audit_choosing, "PART_OFFSETS", 40)
     scene.settings |= {"partitioning": "by_key", "copy": {"chunk_records": 20}, "target_topics": {"partitions": 1}}
     scene.source.create(scene.topic, 3)
     for first in (0, 50):

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from kafka_replication.model.errors import Refused
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from tests.support.actions import put
 from tests.support.failed import QUARANTINE, lose_store, quarantined
 from tests.support.intervals import at, copied, interval

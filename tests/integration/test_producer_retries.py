@@ -10,9 +10,9 @@ import pytest
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.runtime.events import Event
-from kafka_replication.verification.digest import key_digest
+from kafka_replication.verification.digests import key_digest
 from tests.faults.proxy import END_TXN, PRODUCE
 from tests.support.checker import read
 from tests.support.jobs import InProcess, submit

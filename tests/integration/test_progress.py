@@ -16,9 +16,9 @@ import yaml
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.reporting.run.progress import Progress
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.runs import progress as watching
 from kafka_replication.runs import runner
-from kafka_replication.runs.replicate import progress as watching
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask

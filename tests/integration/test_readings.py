@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill
 from tests.support.intervals import at, interval
 from tests.support.jobs import InProcess

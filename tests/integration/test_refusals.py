@@ -10,10 +10,10 @@ import pytest
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.kafka.engines.record.engine import RecordEngine
-from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.record_engine import RecordEngine
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.ledger.codec import position_key, start_key, verified_key
 from kafka_replication.ledger.entries import POSITIONS, Ids, Position
-from kafka_replication.ledger.record_keys import position_key, start_key, verified_key
 from kafka_replication.model.errors import Fenced
 from kafka_replication.runs import checking, steps
 from kafka_replication.runs.run import Request

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS, Position
-from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.runs import steps
-from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.targets.occupied import Ends, Failed, TargetRecords
 from tests.support.checker import read
 from tests.support.command_line import command

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka import topics
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.reporting.run.report import RunReport
-from kafka_replication.runs.audit.audit import AuditRequest
+from kafka_replication.reporting.run import RunReport
+from kafka_replication.runs.audit import AuditRequest
 from kafka_replication.runtime import failpoints
-from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND
+from kafka_replication.verification.digests import BATCH_DIGEST_KIND, DIGEST_KIND
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.command_line import command

@@ -16,9 +16,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-e
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill
-from kafka_replication.runs.interval import prepare_interval
+from kafka_replication.runs.backfill import prepare_interval
 from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import open_run
 from kafka_replication.runtime.events import Event
@@ -205,7 +205,7 @@ def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes
 ) -> None:
     pair.fill_the_target()
     pair.produce(200)
-    handler, log = Withdrawing(pair, side, acl), logging.getLogger("kafka_replication.spark.worker.worker")
+    handler, log = Withdrawing(pair, side, acl), logging.getLogger("kafka_replication.spark.worker")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pytest
 
 from kafka_replication.model.errors import PreflightFailed
-from kafka_replication.planning.backfill.backfill_request import parse
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.read.partition_reader import PartitionReader
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.reading import PartitionReader
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import TargetLost, VerificationFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.verification.digest import BatchDigest, Fingerprint
+from kafka_replication.verification.digests import BatchDigest, Fingerprint
 from tests.conformance.sink_case import segments_of
 from tests.contract.copy_case import CopyCase
 from tests.support.scenario import Cluster, numbered

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.planning.plan import State
-from kafka_replication.runs import steps
-from kafka_replication.runs.plan import target_topics
+from kafka_replication.runs import steps, target_topics
 from kafka_replication.runs.run import Request
 from tests.support.scenario import Scenario, numbered
 

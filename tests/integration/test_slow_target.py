@@ -60,7 +60,7 @@ def test_whole_batches_go_in_requests_that_a_slow_target_answers_in_time(scene: 
 @pytest.mark.slow
 def test_a_line_that_becomes_slow_in_mid_chunk_is_survived(scene: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     """All was sent to the client already when the line became slow: the chunk is given up, halved, and goes through."""
-    monkeypatch.setattr("kafka_replication.kafka.write.producers.send_window.FIRST", 64 << 20)
+    monkeypatch.setattr("kafka_replication.kafka.producers.FIRST", 64 << 20)
     prepare(scene, incompressible(3_000))
     job = scene.copy_job()
     scene.proxy.throttle(200_000)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from thriftpy2.thrift import TType
 
-from kafka_replication.hbase.protocol import thrift
+from kafka_replication.hbase.client import thrift
 from stack.artifacts import HBASE, check, jars, read_lock
 from stack.errors import StackError
 from stack.hbase_server import HBaseServer

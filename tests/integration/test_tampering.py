@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.write.commit import Atomic
+from kafka_replication.kafka.commit import Atomic
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.causes import problems
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.jobs import InProcess, after_copy, copies
 from tests.support.scenario import Rec, Scenario, numbered, only

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import EnvironmentConnections, variable
+from kafka_replication.connections import EnvironmentConnections, variable
 from kafka_replication.runs import runner
 from tests.support.hbase import HBaseGround
 from tests.support.jobs import InProcess

@@ -10,9 +10,9 @@ from typing import Any
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.causes import partition_causes, problems
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from tests.support.actions import approve, copied_once
 from tests.support.command_line import command
 from tests.support.jobs import InProcess

@@ -13,13 +13,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.record_engine import RecordEngine
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster

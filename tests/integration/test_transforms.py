@@ -11,7 +11,7 @@ import pytest
 
 from kafka_replication.config import PipelineDefinition
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC
-from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka import topics
 from kafka_replication.model.errors import BadInput
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.runs import checking

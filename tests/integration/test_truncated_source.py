@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from stack.kafka_cluster import KafkaCluster
 from tests.support.audits import audit

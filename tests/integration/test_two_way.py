@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.metadata import topics
-from kafka_replication.planning.findings import Finding
+from kafka_replication.kafka import topics
+from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runs import checking
 from kafka_replication.runs.run import open_run
 from tests.support import audits as auditing

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from kafka_replication.kafka.client import clients
+from kafka_replication.kafka import clients
 from kafka_replication.model.errors import GapFound, NotReady, Refused
-from kafka_replication.planning.backfill.backfill_plan import BackfillLine
-from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill_plan import BackfillLine
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.reporting import standing
 from tests.support.actions import approve
 from tests.support.audits import audit
 from tests.support.checker import read

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka_replication.ledger.entries import Entry, Verified
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.runs.replicate.bookkeeping import Bookkeeper
+from kafka_replication.ledger.port import Ledger, TransactionPort
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
+from kafka_replication.runs.bookkeeping import Bookkeeper
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.steps import prepare
-from kafka_replication.spark.worker import worker
+from kafka_replication.spark import worker
 from tests.support.actions import put
 from tests.support.scenario import Scenario, numbered
 

@@ -11,14 +11,13 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.metadata import offsets, open_transactions
-from kafka_replication.kafka.metadata.leader import connect
+from kafka_replication.kafka import clients, offsets, open_transactions
+from kafka_replication.kafka.leaders import connect
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Stalled, TargetLost
 from kafka_replication.model.offsets import TopicPartition as At
-from kafka_replication.reporting.run.progress import Progress
-from kafka_replication.runs.replicate import progress as watching
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.runs import progress as watching
 from kafka_replication.wire import fetching, producing
 from kafka_replication.wire.batch import batches
 from tests.support.actions import copied_once

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.client.throttling import Throttling
-from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.callbacks import Throttling
+from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs import steps
-from kafka_replication.runs.audit.audit import AuditRequest
+from kafka_replication.runs.audit import AuditRequest
 from kafka_replication.runs.checking import check
-from kafka_replication.runs.plan.previewing import preview
+from kafka_replication.runs.previewing import preview
 from kafka_replication.runs.run import Request
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC, batches

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.preflight import reachability
+from kafka_replication.kafka import reachability
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime.deadline import NEVER
+from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job
-from kafka_replication.spark.worker import worker
 from tests.support.jobs import copies
 from tests.support.scenario import Scenario, numbered
 

@@ -13,14 +13,14 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
-TARGET = ("sinks", "targets", "ledger")  # rooms with the interfaces that a target implements
+TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 468,
     "classes": 597,
     "functions": 3596,
     "Protocols": 20,
     "methods of Protocols": 107,
-    "methods of Protocols that a target has to write": 73,
+    "methods of interfaces for targets": 73,
     "keys of the file": 56,
     "pages of the docs": 33,
 }
@@ -40,12 +40,15 @@ def counted() -> Counter[str]:
                 found["functions"] += 1
             elif isinstance(node, ast.ClassDef):
                 found["classes"] += 1
-                if any("Protocol" in ast.unparse(base) for base in node.bases):
+                bases = " ".join(map(ast.unparse, node.bases))
+                methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+                if "Protocol" in bases:
                     found["Protocols"] += 1
-                    methods = sum(isinstance(each, ast.FunctionDef) for each in node.body)
-                    found["methods of Protocols"] += methods
-                    if file.relative_to(PACKAGE).parts[0] in TARGET:
-                        found["methods of Protocols that a target has to write"] += methods
+                    found["methods of Protocols"] += len(methods)
+                else:
+                    methods = [each for each in methods if "abstractmethod" in map(ast.unparse, each.decorator_list)]
+                if file.relative_to(PACKAGE).as_posix().startswith(TARGET):
+                    found["methods of interfaces for targets"] += len(methods)
     schema = json.loads((ROOT / "docs" / "schema" / "replication.schema.json").read_text())
     found["keys of the file"] = keys(schema, schema["$defs"])
     found["pages of the docs"] = len(list((ROOT / "docs").glob("*.md")))

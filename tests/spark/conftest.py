@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from tests.spark.standalone_master import standalone_master
 from tests.support.scenes import clusters, scene
 

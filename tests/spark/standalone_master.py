@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.runtime.stopping import end_group
-from kafka_replication.spark.submitting.submit import spark_home
+from kafka_replication.spark.submit import spark_home
 from stack.ports import LOOPBACK, free_ports
 from tests.support.waiting import wait_until
 

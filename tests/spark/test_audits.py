@@ -12,12 +12,11 @@ import psutil
 import pytest
 
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
-from kafka_replication.runs.audit.audit import AuditRequest, audit
+from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.host.local import DAEMON
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.verification.auditing import Size
-from kafka_replication.verification.sample import Sample
+from kafka_replication.spark.local import DAEMON
+from kafka_replication.verification.auditing import Sample, Size
 from tests.spark.test_launcher_conformance import launcher
 from tests.support.checker import read
 from tests.support.processes import command

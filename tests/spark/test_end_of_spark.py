@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.spark.jobs import JobEnd
 from kafka_replication.spark.launcher import terminal_launcher
-from kafka_replication.spark.submitting.submit import TerminalSubmission
+from kafka_replication.spark.submit import TerminalSubmission
 from kafka_replication.spark.training import job
 from stack.ports import free_ports
 from tests.spark.standalone_master import Master, standalone_master

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher, terminal_launcher
 from tests.contract.launcher.conformance import (

@@ -20,10 +20,9 @@ import psutil
 import pytest
 import yaml
 
-from kafka_replication.connections.environment import STORE_URL
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import STORE_URL, SparkConnection
 from kafka_replication.runtime.failpoints import VARIABLE, at_gate
-from kafka_replication.spark.host.environment import PRIVATE
+from kafka_replication.spark.workspace import PRIVATE
 from stack.ports import LOOPBACK, free_ports
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import wait_until

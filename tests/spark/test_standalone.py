@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.documents import as_json
 from kafka_replication.spark.launcher import Launcher, terminal_launcher
-from kafka_replication.spark.submitting.submit import PY_FILES
+from kafka_replication.spark.submit import PY_FILES
 from tests.support.clusters import Brokers
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered

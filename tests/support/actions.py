@@ -7,11 +7,11 @@ import shutil
 from typing import Any
 
 from kafka_replication.ledger import codec
+from kafka_replication.ledger.codec import position_key, verified_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Verified
-from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs.repair import approval
-from kafka_replication.runs.repair.approval import Approval
+from kafka_replication.runs import repair
+from kafka_replication.runs.repair import Approval
 from kafka_replication.store import open_store
 from tests.support.checker import read
 from tests.support.scenario import Rec, Scenario, numbered
@@ -34,7 +34,7 @@ def approve(scene: Scenario, from_: int, until: int, partition: int = 0) -> tupl
         reason="retention was too short",
         by="ann",
     )
-    return approval.approve(scene.bare_run("approving"), asked)
+    return repair.approve(scene.bare_run("approving"), asked)
 
 
 def table(scene: Scenario) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 
 
 @dataclass(frozen=True)

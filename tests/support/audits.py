@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.runs.audit import audit as auditing
-from kafka_replication.runs.audit.choosing import ALL, AuditRequest
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs.audit_choosing import ALL, AuditRequest
 from kafka_replication.runs.run import Run
 from kafka_replication.verification.auditing import Size
 from tests.support.jobs import InProcess

@@ -7,7 +7,7 @@ import sys
 
 from kafka_replication.config import Replication
 from kafka_replication.documents import as_json
-from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.store import open_store
 from tests.support.addresses import Addresses

@@ -10,9 +10,8 @@ from typing import Any
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.backfill.backfill_plan import (
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning.backfill_plan import (
     BackfillInput,
     BackfillLine,
     BackfillPlan,
@@ -20,7 +19,7 @@ from kafka_replication.planning.backfill.backfill_plan import (
     one_topic,
     plan_backfill,
 )
-from kafka_replication.planning.backfill.backfill_request import BackfillRequest
+from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 

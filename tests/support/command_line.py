@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from kafka_replication.connections.port import Connections
+from kafka_replication.connections import Connections
 from tests.support.programs import ROOT, Program
 from tests.support.published_schema import check_output
 from tests.support.scenario import Scenario

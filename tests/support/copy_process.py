@@ -20,7 +20,7 @@ from typing import Any
 
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import BUNDLE, JOB
-from kafka_replication.spark.worker.worker import execute
+from kafka_replication.spark.worker import execute
 
 
 @dataclass

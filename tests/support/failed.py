@@ -11,9 +11,9 @@ import pytest
 
 from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import FailedRecord
-from kafka_replication.model.failures import Action
-from kafka_replication.runs.failed.command import Asked, handle
-from kafka_replication.runs.failed.retry_discard import Decision
+from kafka_replication.model.choices import Action
+from kafka_replication.runs.failed import Asked, handle
+from kafka_replication.runs.retry_discard import Decision
 from kafka_replication.runs.run import open_run
 from kafka_replication.store import open_store
 from tests.support.checker import Record, read

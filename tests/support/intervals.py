@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import runner
-from kafka_replication.runs.interval import prepare_interval
+from kafka_replication.runs.backfill import prepare_interval
 from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import open_run
 from kafka_replication.spark.launcher import Launcher

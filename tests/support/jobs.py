@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
-from kafka_replication.model import keys
+from kafka_replication.model import offsets
 from kafka_replication.model import offsets as product
+from kafka_replication.spark import worker
+from kafka_replication.spark.auditor import Auditor
 from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.spark.jobs import (
     AUDITED,
@@ -22,8 +24,6 @@ from kafka_replication.spark.jobs import (
     RangeTask,
 )
 from kafka_replication.spark.launcher import Deliver, Launcher, Submission
-from kafka_replication.spark.worker import worker
-from kafka_replication.spark.worker.audit import Auditor
 from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
 from tests.support import planning
@@ -66,7 +66,7 @@ class InProcess(Launcher):
         if job.audits:
             return self._audit(job, deliver)
         self.jobs.append(job)
-        copied: dict[keys.PartitionKey, CopyResult] = {}
+        copied: dict[offsets.PartitionKey, CopyResult] = {}
         if self.between is not None and (first := copies(job)):
             copied = {task.key: worker.copy(worker.tools_of(job), task) for task in first}
             self.between()
@@ -157,7 +157,7 @@ def _refused() -> Submission:
 no_launch = Launcher(_refused)
 
 
-def reading(key: keys.PartitionKey, generation: int = 1) -> ReadBackTask:
+def reading(key: offsets.PartitionKey, generation: int = 1) -> ReadBackTask:
     """Everything of one partition, however often it was read back."""
     return ReadBackTask(
         key=key,

@@ -9,8 +9,7 @@ from typing import Any
 from kafka_replication.runtime.identity import ProcessIdentity
 from kafka_replication.store.held_lease import HeldLease, Terms, wait_for_lease
 from kafka_replication.store.watermark_store import WatermarkStore
-from kafka_replication.watermarks.topics import Scope, TargetTopics
-from kafka_replication.watermarks.values import Claim, Lease
+from kafka_replication.watermarks.values import Claim, Lease, Scope, TargetTopics
 
 
 def exactly(*names: str) -> Scope:

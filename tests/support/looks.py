@@ -10,8 +10,7 @@ import pytest
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.targets.port import Target
 from kafka_replication.targets.start_offsets import StartOffsets
 from tests.conformance.ground import Ground, opened

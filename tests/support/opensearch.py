@@ -10,14 +10,14 @@ from typing import Any
 
 import httpx
 
-from kafka_replication.config.sections.topics import Documents
-from kafka_replication.model.targets import LATEST, RECORDS, Shape
+from kafka_replication.config.topics import Documents
+from kafka_replication.copying.sink import Record
+from kafka_replication.model.choices import LATEST, RECORDS, Shape
 from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.documents import mapping
 from kafka_replication.opensearch.journal import INDEX, IndexShelf
 from kafka_replication.opensearch.target import OpenSearchTarget
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import TargetKind, TargetSettings
 from stack.opensearch_server import OpenSearchServer
 from tests.support.journal_ground import JournalGround, of_target

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.audit import audit
 from tests.support.http_proxy import Proxy
 from tests.support.opensearch import OpenSearchGround
 from tests.support.scenario import Rec, Scenario

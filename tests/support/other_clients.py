@@ -12,9 +12,9 @@ from typing import NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 from kafka import codec as kafka_codec
 
-from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.client.throttling import Throttling
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
+from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.model import offsets as product
 from kafka_replication.wire.batch import Batch
 from stack.artifacts import kafka_jars

@@ -9,11 +9,10 @@ from typing import Any
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Deleted, Ids, Position, Removed, Start, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning.live import own, plan
-from kafka_replication.planning.partitions.starts import starts_to_write
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.refusals import starts_to_write
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.planning.checks.preflight import Finding, check
+from kafka_replication.planning.preflight import Finding, check
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic, TopicDefaults
 
 SOURCE = {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_replication.config.sections.failures import Failures
+from kafka_replication.config.sections import Failures
+from kafka_replication.copying.sink import SetAside
 from kafka_replication.ledger.entries import FailedRecord, Place
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.targets.port import ToCreate
 from tests.conformance.deciding import FAILURE, HELD
 from tests.conformance.sink_case import SinkCase

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.metadata import snapshotter
+from kafka_replication.kafka import snapshotter
 from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.planning import plan_codec

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from typing import Any
 
 from kafka_replication.ledger.entries import Gap, Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.reporting.run.arithmetic import Copied, shares
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.reporting.arithmetic import Copied, shares
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")

@@ -26,11 +26,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.config import Replication
 from kafka_replication.copying.engine import CopyTask
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
-from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
-from kafka_replication.reporting.run.report import RangeReport, RunReport
+from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.reporting.run import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
 from kafka_replication.spark.jobs import Job, RangeTask
@@ -320,9 +320,9 @@ class Scenario:
         """For calling single steps."""
         return open_run(self.replication(), self.connections, self.store, run_id).holding(NoLease(run_id))
 
-    def key(self, partition: int = 0, topic: str | None = None, target: str | None = None) -> keys.PartitionKey:
+    def key(self, partition: int = 0, topic: str | None = None, target: str | None = None) -> PartitionKey:
         name = topic or self.topic
-        return keys.PartitionKey(self.name, product.TopicPartition(name, partition), target or name)
+        return PartitionKey(self.name, product.TopicPartition(name, partition), target or name)
 
     def watermark(self, partition: int = 0) -> int | None:
         found = self.store.watermarks(self.name).get(self.key(partition))

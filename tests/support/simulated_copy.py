@@ -10,14 +10,12 @@ from typing import Any
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
+from kafka_replication.copying.sink import Batches, Record, RefusedAt, SetAside, Sink, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part, Placement, Segment
+from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, TargetLost, Unreachable
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Batches, Record, RefusedAt, Sink, SinkSession
+from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.verify import PartDigest, TargetReader
 from tests.support.simulated_target import IDS, KEY, Killed, Slot, Target, World, assert_consistent, record_of

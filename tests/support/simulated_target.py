@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kafka_replication.copying.sink import Record
 from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.model.choices import FailureKind
 from kafka_replication.model.errors import Fenced, Stalled, Unreachable
-from kafka_replication.model.failures import FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, TopicPartition
-from kafka_replication.sinks.port import Record
+from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
 from kafka_replication.verification.verify import select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")

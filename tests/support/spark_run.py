@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.host.local import DAEMON
+from kafka_replication.spark.local import DAEMON
 from tests.support.processes import command, is_alive
 from tests.support.scenario import Scenario
 from tests.support.waiting import wait_until

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 REPLICATION = Replication.model_validate(

@@ -1,4 +1,4 @@
-"""Finds the tests of a module: ``python -m tests.support.tests_of plugins/kafka_replication/runs/plan/mending.py``.
+"""Finds the tests of a module: ``python -m tests.support.tests_of plugins/kafka_replication/runs/mending.py``.
 
 First those that have its name or import it. For a module that only others of the package use: those of the modules
 that import it, by the shortest way.

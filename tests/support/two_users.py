@@ -12,10 +12,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.planning.findings import Finding
+from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runs import checking, runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kafka_replication.alerting.values import Decision
-from kafka_replication.runs.watch.watching import Watcher
+from kafka_replication.alerting.open_causes import Decision
+from kafka_replication.runs.watching import Watcher
 from kafka_replication.store import open_store
 from tests.support.received import Inbox
 from tests.support.scenario import Scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark, WatermarkChange
 

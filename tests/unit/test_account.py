@@ -20,10 +20,10 @@ from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import copied_until
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.planning.backfill.recopy import give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
-from kafka_replication.planning.partitions.gaps import first_gap
-from kafka_replication.planning.retention.target_retention import Retention, removed
+from kafka_replication.planning.recopy import give_back, is_gone_in_part, to_copy_again
+from kafka_replication.planning.refusals import first_gap
+from kafka_replication.planning.target_retention import Retention, removed
 from tests.support.target_log import KEY, MARKER, OURS, Target, receipt_of
 
 IDS, STAMP, CHUNK = Ids("SRC", "s", "t0"), ("run", "2026-01-01T00:00:00.000Z"), 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from kafka_replication.alerting.text import Links, message
-from kafka_replication.alerting.values import Alert, AlertEvent, Cause, CauseKey, Kind, OpenCause
+from kafka_replication.alerting.open_causes import Alert, AlertEvent, Cause, CauseKey, Kind, OpenCause
+from kafka_replication.alerting.telling import Links, message
 
 AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
 

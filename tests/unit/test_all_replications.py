@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, decide
 from kafka_replication.cli import app
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.sight import Facts, Lag, Work

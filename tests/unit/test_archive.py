@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.spark import training
-from kafka_replication.spark.host import archive as module
-from kafka_replication.spark.host import local
-from kafka_replication.spark.host.archive import Archive, Java
-from kafka_replication.spark.submitting.submit import spark_home
+from kafka_replication.spark import local, training
+from kafka_replication.spark import local as module
+from kafka_replication.spark.local import Archive, Java
+from kafka_replication.spark.submit import spark_home
 
 CONTENT = b"classes" * 1000
 

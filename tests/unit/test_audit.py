@@ -7,11 +7,10 @@ import pytest
 from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Segment
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
-from kafka_replication.verification.chunks import Unit, area_of, units
-from kafka_replication.verification.findings import LISTED
+from kafka_replication.verification.auditing import LISTED
+from kafka_replication.verification.digests import Unit, area_of, units
 from kafka_replication.verification.matching import Difference, Kind
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")

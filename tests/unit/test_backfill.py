@@ -12,13 +12,11 @@ from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill.backfill_plan import (
-    Sample,
-)
+from kafka_replication.planning.backfill_plan import Sample
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.planning.topics.created_topics import created_config
+from kafka_replication.planning.topic_settings import created_config
 from kafka_replication.reporting.backfill import document, plan_table
 from tests.support.backfill_worlds import AT, DAY, KEY, NOW, NOW_MS, OTHER, Case, covered, position, replication
 

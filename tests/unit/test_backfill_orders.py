@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill.backfill_plan import (
-    BackfillInput,
-    next_slice,
-    plan_backfill,
-)
+from kafka_replication.planning.backfill_plan import BackfillInput, next_slice, plan_backfill
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning.backfill.backfill_plan import partitions_of, resolve
-from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill_plan import partitions_of, resolve
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 from tests.support.backfill_requests import HOSTILE
 

@@ -9,8 +9,8 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.batches.scan import with_visibility
-from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.kafka.batch_scan import with_visibility
+from kafka_replication.verification.digests import BatchDigest
 from kafka_replication.wire.batch import CONTROL, FRAME, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Malformed, batches
 
 COMMIT, ABORT = b"\x10\x00\x00\x00\x08\x00\x00\x00\x01\x00", b"\x10\x00\x00\x00\x08\x00\x00\x00\x00\x00"

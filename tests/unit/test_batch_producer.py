@@ -8,12 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_replication.kafka.write.producers.batch_producer import BatchLane, Identity
-from kafka_replication.kafka.write.producers.send_window import SendWindow
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.batch_producer import BatchLane, Identity
+from kafka_replication.kafka.producers import SendWindow
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import Stalled
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.wire.batch import Batch
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.producing import Requests

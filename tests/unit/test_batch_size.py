@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.kafka.write import batch_size as module
-from kafka_replication.kafka.write.batch_size import FRAMING, LEAST, MOST, batch_size, for_round_trip
+from kafka_replication.kafka import chunk_writer as module
+from kafka_replication.kafka.chunk_writer import FRAMING, LEAST, MOST, batch_size, for_round_trip
 
 MIB = 1 << 20
 

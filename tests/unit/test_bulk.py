@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import Fenced, NotAuthorized, Refused, ReplicationError, Unexpected
-from kafka_replication.opensearch.bulk import Bulk, deletion, item, judged
 from kafka_replication.opensearch.client import Client
+from kafka_replication.opensearch.documents import Bulk, deletion, item, judged
 from kafka_replication.opensearch.journal import IndexShelf
 from kafka_replication.targets.journal import LedgerRecord
 from kafka_replication.targets.resend import Resend

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.client import callbacks, clients
-from kafka_replication.kafka.client.login import security_of
+from kafka_replication.kafka import callbacks, clients
+from kafka_replication.kafka.login import security_of
 from kafka_replication.model.errors import BadInput, Unreachable
-from kafka_replication.wire.login.mechanisms import Bearer
+from kafka_replication.wire.login import Bearer
 from tests import oauth
 
 MSK = "b-1.demo.abcde1.c2.kafka.EU-west-1.amazonaws.com:9098,b-2.demo.abcde1.c2.kafka.eu-west-1.amazonaws.com:9098"

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.alerting.decide import decide
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation, OpenCause
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, OpenCause, decide
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning.foresight import SourceLoss
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.retention.foresight import SourceLoss
 from kafka_replication.reporting.causes import (
     BACKFILL,
     Life,
@@ -30,7 +28,7 @@ from kafka_replication.reporting.causes import (
     run_causes,
 )
 from kafka_replication.reporting.status import PartitionStatus, behind, row_of, with_times
-from kafka_replication.runs.watch.watching import life_of
+from kafka_replication.runs.watching import life_of
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)

@@ -8,12 +8,10 @@ from typing import Any
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position, Transform
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.changes import changes
-from kafka_replication.planning.checks.loops import loops
-from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.plan import PartitionPlan, Plan, State, changes
+from kafka_replication.planning.preflight import loops
 
 OLD, NEW = Transform("filter", "sha256:1"), Transform("filter", "sha256:2")
 IDS = Ids("SRC", "s", "t")

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.spark.channel import MOST_STRANGERS, TOKEN_BYTES, DriverSide, Gone, LauncherSide, Listener
 from kafka_replication.spark.jobs import Answer, JobEnd, RangeResult
 from tests.support.jobs import job_with

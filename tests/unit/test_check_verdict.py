@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.findings import verdict
+from kafka_replication.planning.snapshot import Finding
+from kafka_replication.reporting.table import verdict
 
 ERROR, WARNING = Finding("error", "at", "what", "do"), Finding("warning", "at", "what", "do")
 

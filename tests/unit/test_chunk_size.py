@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.copying.chunk_size import GROW_AFTER, ChunkSize
+from kafka_replication.copying.engine import GROW_AFTER, ChunkSize
 
 
 def test_a_chunk_that_failed_is_halved_from_what_was_written_of_it() -> None:

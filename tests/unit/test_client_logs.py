@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.client_errors import ReportingAdmin
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.callbacks import ReportingAdmin
 from tests.support.waiting import wait_until
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}  # every client tries, and fails

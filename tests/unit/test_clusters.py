@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.kafka.client import clients
+from kafka_replication.connections import EnvironmentConnections
+from kafka_replication.kafka import clients
 from kafka_replication.model.errors import BadInput, ConnectionMissing, Refused, ReplicationError, Unreachable
 from kafka_replication.runs.clusters import Clusters, raise_together
 from kafka_replication.runtime.deadline import NEVER

@@ -11,11 +11,10 @@ from pydantic import ValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.config.combinations import render
-from kafka_replication.config.reading.file import parse_replication
+from kafka_replication.config.reading import parse_replication
+from kafka_replication.model.choices import FUNCTION, LATEST
 from kafka_replication.model.combinations import AXES, CHANGED, OWN, RULES, Axis, refusal
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.model.partitioning import FUNCTION
-from kafka_replication.model.targets import LATEST
 
 ROOT = Path(__file__).parents[2]
 LEAST = {"name": "clicks", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["c"]}}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kafka_replication.model.commands import approve_gap, backfill, failed_list, on_lines, with_file
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 1), "orders")
 RANGE = OffsetRange(3, 9)

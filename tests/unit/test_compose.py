@@ -170,7 +170,7 @@ def test_the_spark_image_has_everything_that_a_task_imports() -> None:
     code = """
 import importlib.metadata, json, sys
 before = set(sys.modules)  # what the interpreter's own start-up hooks have brought
-import kafka_replication.spark.worker.worker, kafka_replication.kafka.engines.record.engine, kafka_replication.kafka.read_back.segment_reader
+import kafka_replication.spark.worker, kafka_replication.kafka.record_engine, kafka_replication.kafka.read_back
 owners = importlib.metadata.packages_distributions()
 outside = {m.partition(".")[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)
 print(json.dumps(sorted({d.lower().replace("_", "-") for m in outside for d in owners.get(m, [])})))

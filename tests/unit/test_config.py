@@ -14,12 +14,11 @@ from pydantic import ValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.config import reference as config_reference
-from kafka_replication.config.reading.shape import fields_of, section_of
-from kafka_replication.config.sections.base import Section
-from kafka_replication.config.values.names import is_pattern, target_problem, topic_problem
-from kafka_replication.config.values.schedule import PRESETS, check_schedule
+from kafka_replication.config.names import PRESETS, check_schedule, is_pattern, target_problem, topic_problem
+from kafka_replication.config.sections import Section
+from kafka_replication.config.yaml import fields_of, section_of
+from kafka_replication.model.choices import FailureKind
 from kafka_replication.model.errors import BadInput, ConfigError
-from kafka_replication.model.failures import FailureKind
 from kafka_replication.planning.plan import Plan
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.config.reading.file import load_all, load_replication, parse_replication
-from kafka_replication.config.reading.yaml import MAX_BYTES
+from kafka_replication.config.reading import load_all, load_replication, parse_replication
+from kafka_replication.config.yaml import MAX_BYTES
 from kafka_replication.model.errors import BadInput, ConfigError
 from tests.support.config_texts import HEAD, MINIMAL
 

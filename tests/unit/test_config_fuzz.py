@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.config.reading.file import parse_replication
+from kafka_replication.config.reading import parse_replication
 from kafka_replication.model.errors import ConfigError
 from tests.support.config_texts import HEAD, MINIMAL
 

@@ -13,10 +13,9 @@ from confluent_kafka import KafkaError
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.client_errors import ReportedErrors
-from kafka_replication.kafka.diagnosis import causes, connect_diagnosis, probe
-from kafka_replication.kafka.diagnosis.causes import ConnectCause
+from kafka_replication.kafka import causes, clients, connect_diagnosis, probe
+from kafka_replication.kafka.callbacks import ReportedErrors
+from kafka_replication.kafka.causes import ConnectCause
 from kafka_replication.model.errors import BadInput, NotResolved, TlsFailed, Unreachable
 
 AUTHENTICATION, SSL, TRANSPORT = KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._TRANSPORT

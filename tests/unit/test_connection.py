@@ -15,9 +15,8 @@ import pytest
 from kafka_replication.model.errors import NotAuthenticated, ReplicationError, Stalled, TlsFailed, Unreachable
 from kafka_replication.wire import fetching, producing, transactions
 from kafka_replication.wire.connection import Connection
-from kafka_replication.wire.login.mechanisms import Bearer, Login, Plain, Scram
-from kafka_replication.wire.login.security import Security
-from kafka_replication.wire.login.tokens import Token, Tokens
+from kafka_replication.wire.login import Bearer, Login, Plain, Scram, Security
+from kafka_replication.wire.oidc import Token, Tokens
 from stack.ports import LOOPBACK
 from tests.support.tls import Authority
 

@@ -8,9 +8,7 @@ from threading import Thread
 
 import pytest
 
-from kafka_replication.connections.definition import Definition
-from kafka_replication.connections.environment import EnvironmentConnections, variable
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import Definition, EnvironmentConnections, SparkConnection, variable
 from kafka_replication.hbase.client import Client as HBaseClient
 from kafka_replication.hbase.target import HBaseTarget
 from kafka_replication.model.errors import BadInput, ConnectionMissing, Unexpected, Unreachable

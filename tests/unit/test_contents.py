@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.wire.batch import Batch, batches
-from kafka_replication.wire.codecs import Codec, packed
-from kafka_replication.wire.contents import EACH, Contents
+from kafka_replication.wire.contents import EACH, Codec, Contents, packed
 from tests.support.raw_produce import RawRecord, raw_batch
 
 RECORDS = bytes(1_000)

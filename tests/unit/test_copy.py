@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.config.sections.failures import Failures, Policy
+from kafka_replication.config.sections import Failures, Policy
+from kafka_replication.model.choices import FailureKind
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.model.failures import FailureKind
 from tests.support.simulated_copy import copier, task, until_settled
 from tests.support.simulated_target import World, assert_consistent, opened
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
 from kafka_replication.copying.protocol import PATIENCE
+from kafka_replication.copying.sink import SinkSession
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import SinkSession
 from tests.support.simulated_copy import Engine, Reader, copier, task
 from tests.support.simulated_target import World, opened
 

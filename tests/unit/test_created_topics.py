@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.config.model import TargetTopics
-from kafka_replication.planning.topics.created_topics import created_config
+from kafka_replication.planning.topic_settings import created_config
 
 DAY = 24 * 3600 * 1000
 

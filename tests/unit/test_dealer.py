@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.spark.driver.dealer import (
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.spark.dealer import (
     MOST_ABORTS,
     MOST_AT_A_TIME,
     Aborted,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from kafka_replication.alerting.decide import AFTERMATH, REPEAT_AFTER, decide
-from kafka_replication.alerting.values import (
+from kafka_replication.alerting.open_causes import (
+    AFTERMATH,
+    REPEAT_AFTER,
     AlertEvent,
     Cause,
     CauseKey,
@@ -15,6 +16,7 @@ from kafka_replication.alerting.values import (
     Kind,
     Observation,
     OpenCause,
+    decide,
     taken_back,
 )
 

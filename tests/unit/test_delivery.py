@@ -12,12 +12,11 @@ from kafka_replication.ledger.entries import Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt, committed
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.delivery import PROFILES, Delivery, weakest_delivery
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.checks import rights
+from kafka_replication.model.choices import PROFILES, Delivery, weakest_delivery
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning import rights
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.reporting.run.arithmetic import Copied
+from kafka_replication.reporting.arithmetic import Copied
 from tests.support.reports import copied_in
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")

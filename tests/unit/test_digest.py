@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digests import DIGEST_KIND, Fingerprint
 
 Header = tuple[str, bytes | None]
 Record = tuple[int, bytes | None, bytes | None, Sequence[Header] | None]

@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.audit.target_partition import pieces
+from kafka_replication.kafka.audit_spread import pieces
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.runs.audit import parts as parts_of_audit
-from kafka_replication.runs.audit.parts import PART_BYTES, PART_OFFSETS, parts
-from kafka_replication.runs.audit.target_reading import Named, divided
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.runs import audit_choosing as parts_of_audit
+from kafka_replication.runs.audit_choosing import PART_BYTES, PART_OFFSETS, parts
+from kafka_replication.runs.audit_tasks import Named, divided
 from kafka_replication.spark.jobs import AUDITED
-from kafka_replication.verification.auditing import Audited, Size
-from kafka_replication.verification.findings import LISTED, Findings, Stretch
+from kafka_replication.verification.auditing import LISTED, Audited, Findings, Sample, Size, Stretch, drawn
 from kafka_replication.verification.matching import Difference, Kind
-from kafka_replication.verification.sample import Sample, drawn
 from tests.unit.test_audit import receipt
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")

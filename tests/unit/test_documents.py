@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_replication.copying.sink import Record
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.opensearch.documents import Documents, NoDocument, Origin, decoded, sources
-from kafka_replication.sinks.port import Record
 
 ORIGIN = Origin("orders-dr", 2, TopicPartition("shop.orders", 3))
 BYTES = st.none() | st.binary(max_size=20)

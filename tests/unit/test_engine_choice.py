@@ -12,14 +12,13 @@ import pytest
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyTask, SourceReader, choose
+from kafka_replication.copying.sink import Sink
 from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for, exact_for
-from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.engine_choice import AUTO, BATCH, SHORT
+from kafka_replication.model.choices import AUTO, BATCH, SHORT
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Sink
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 TASK = CopyTask(key=KEY, range=OffsetRange(0, 9), ids=Ids("SRC", "s", "t"), generation=1, run_id="run-1")
@@ -87,7 +86,7 @@ def test_auto_is_the_batch_engine_but_for_short_ranges(engine: Any, span: int, n
 
 
 def test_without_its_packages_auto_copies_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kafka_replication.kafka.engines.batch.engine", None)
+    monkeypatch.setitem(sys.modules, "kafka_replication.kafka.batch_engine", None)
     task = replace(TASK, range=OffsetRange(0, SHORT))
     found = engine_for(task, Copy(), PLAIN, TakesBatches())
     assert found.engine.name == "record/1" and "is not installed" in found.why

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.cli import error_reference
-from kafka_replication.kafka.diagnosis import causes, error_table
+from kafka_replication.kafka import causes, error_table
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.spark import failures
 from kafka_replication.store import error_table as store_table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.config.reading.file import parse_replication
-from kafka_replication.config.values.expression import FIELDS, parse, reason
+from kafka_replication.config.expression import FIELDS, parse, reason
+from kafka_replication.config.reading import parse_replication
 from kafka_replication.copying.steps import DOCUMENT
 from kafka_replication.model.errors import ConfigError
 

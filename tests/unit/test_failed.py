@@ -11,8 +11,7 @@ from kafka_replication.ledger.entries import FailedRecord, Handled, Ids, Place, 
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.watermarks.failed import FailedId, FailedRow, Step, rows_of
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")

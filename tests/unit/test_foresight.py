@@ -10,14 +10,8 @@ import pytest
 
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import from_millis, to_text
-from kafka_replication.planning.retention import foresight
-from kafka_replication.planning.retention.foresight import (
-    SourceLoss,
-    Waiting,
-    findings,
-    source_loss,
-    target_loss,
-)
+from kafka_replication.planning import foresight
+from kafka_replication.planning.foresight import SourceLoss, Waiting, findings, source_loss, target_loss
 from kafka_replication.planning.snapshot import Snapshot, TopicDefaults
 from kafka_replication.watermarks.values import Watermark
 from tests.support.planning import Case, key, position, replication, source, topic, verified

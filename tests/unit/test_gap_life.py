@@ -11,10 +11,9 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning import refusals
 from kafka_replication.planning.live import plan
-from kafka_replication.planning.partitions import gaps
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.verification.verify import select_receipts
@@ -101,7 +100,7 @@ class Life:
 
     def approve(self, number: int) -> None:
         made = self.plan()
-        first_gap = gaps.first_gap(self.position, self.start)
+        first_gap = refusals.first_gap(self.position, self.start)
         assert (made.state is State.OVERRUN) == (first_gap is not None)
         if first_gap:
             assert f"--from {first_gap.from_} --until {first_gap.until} " in made.remedy

@@ -12,9 +12,8 @@ from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Remove
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.partitions import gaps
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning import refusals
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
@@ -48,7 +47,7 @@ def test_crossing_gap_after_gap_leads_to_the_log_start_and_gives_up_what_is_not_
     position: Position, log_start: int
 ) -> None:
     begin, given_up = position, list[OffsetRange]()
-    while lost := gaps.first_gap(position, log_start):
+    while lost := refusals.first_gap(position, log_start):
         assert lost.from_ == position.next_offset and lost.until <= log_start
         position = position.adding(lost, None, 0)
         given_up.append(lost)
@@ -72,8 +71,8 @@ def test_a_crossed_position_forgets_the_leader_epoch() -> None:
 
 def test_nothing_is_lost_up_to_the_position() -> None:
     position = copied(0, [OffsetRange(0, 50)])
-    assert gaps.first_gap(position, 0) is gaps.first_gap(position, 50) is None
-    assert gaps.first_gap(position, 51) == OffsetRange(50, 51)
+    assert refusals.first_gap(position, 0) is refusals.first_gap(position, 50) is None
+    assert refusals.first_gap(position, 51) == OffsetRange(50, 51)
 
 
 def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.client.throttling import Throttling
-from kafka_replication.kafka.read.header_names import CUT, HeaderNames
+from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.callbacks import Throttling
+from kafka_replication.kafka.header_names import CUT, HeaderNames
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire.batch import Batch, batches
-from kafka_replication.wire.header_names import nul_in_names
+from kafka_replication.wire.contents import nul_in_names
 from tests.support.raw_produce import FRAME, RawRecord, raw_batch
 
 USUAL = RawRecord(b"a\0b", b"\0" * 300, ((b"", b"\0"), (b"a", b""), (b"n" * 200, None), (b"\xff", b"a\0b")), 5)

@@ -15,8 +15,7 @@ from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Segment
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.spark.jobs import (
     ANSWER,
     BUNDLE,

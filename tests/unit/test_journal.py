@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Receipt
 from kafka_replication.model.errors import LedgerUnreadable, Unreachable
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.targets import journal
 from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, LedgerRecord, Shelf

@@ -6,11 +6,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.write.commit import Atomic
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka.commit import Atomic
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import OutOfTime, Stalled, TargetLost
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka.client.client_errors import ReportedErrors
-from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
-from kafka_replication.kafka.diagnosis.error_table import TABLE, row_of
-from kafka_replication.kafka.diagnosis.translate import Asked, translate
+from kafka_replication.kafka.callbacks import ReportedErrors
+from kafka_replication.kafka.connect_diagnosis import CONNECTION, SIDE, Asked, translate
+from kafka_replication.kafka.error_table import TABLE, row_of
 from kafka_replication.model.errors import (
     Fenced,
     GapFound,

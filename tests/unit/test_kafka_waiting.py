@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka import offsets, topics
 from kafka_replication.model.errors import NotAuthorized, Stalled, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 

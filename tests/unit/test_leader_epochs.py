@@ -6,8 +6,8 @@ import pytest
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import HandOver
-from kafka_replication.kafka.engines.batch import engine
-from kafka_replication.kafka.engines.batch.engine import BatchReader
+from kafka_replication.kafka import batch_engine
+from kafka_replication.kafka.batch_engine import BatchReader
 from kafka_replication.wire import fetching
 from tests.support.simulated_copy import task
 
@@ -21,7 +21,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> BatchReader:
         def __enter__(self) -> None: ...
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(engine, "connect", lambda *_: Leader())
+    monkeypatch.setattr(batch_engine, "connect", lambda *_: Leader())
     monkeypatch.setattr(fetching, "end_of_epoch", lambda leader, topic, partition, epoch: ends[epoch])
     return BatchReader(task(0, 200), {}, Copy())
 

@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger import record_keys
+from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import (
+    LEDGER_PARTITIONS,
+    MAX_OFFSET,
+    Coverage,
+    OffsetRange,
+    PartitionKey,
+    TopicPartition,
+)
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("src-cluster", "src-topic", "tgt-topic")
@@ -61,10 +67,10 @@ def test_the_names_of_the_ledger_topics_and_their_number_of_partitions() -> None
 
 
 def test_record_keys_are_these_bytes() -> None:
-    assert record_keys.position_key(KEY) == b'["position","orders-dr","orders",3,"dr.orders"]'
-    assert record_keys.verified_key(KEY) == b'["verified","orders-dr","orders",3,"dr.orders"]'
-    assert record_keys.gap_key(KEY, GAP) == b'["gap","orders-dr","orders",3,"dr.orders",1,12]'
-    assert record_keys.receipt_key(KEY, RECEIPT) == b'["receipt","orders-dr","orders",3,"dr.orders",1,5]'
+    assert codec.position_key(KEY) == b'["position","orders-dr","orders",3,"dr.orders"]'
+    assert codec.verified_key(KEY) == b'["verified","orders-dr","orders",3,"dr.orders"]'
+    assert codec.gap_key(KEY, GAP) == b'["gap","orders-dr","orders",3,"dr.orders",1,12]'
+    assert codec.receipt_key(KEY, RECEIPT) == b'["receipt","orders-dr","orders",3,"dr.orders",1,5]'
 
 
 def test_the_transactional_id_is_the_documented_one() -> None:
@@ -103,14 +109,14 @@ KEYS = st.builds(PartitionKey, TOPIC, st.builds(TopicPartition, TOPIC, st.intege
 @given(KEYS, OFFSET, OFFSET)
 def test_keys_survive_their_codec(key: PartitionKey, generation: int, first: int) -> None:
     receipt = replace(RECEIPT, generation=generation, range=OffsetRange(first, first))
-    assert record_keys.decode_key(record_keys.position_key(key)) == ("position", key, ())
-    assert record_keys.decode_key(record_keys.verified_key(key)) == ("verified", key, ())
-    assert record_keys.decode_key(record_keys.receipt_key(key, receipt)) == ("receipt", key, (generation, first))
+    assert codec.decode_key(codec.position_key(key)) == ("position", key, ())
+    assert codec.decode_key(codec.verified_key(key)) == ("verified", key, ())
+    assert codec.decode_key(codec.receipt_key(key, receipt)) == ("receipt", key, (generation, first))
 
 
 @given(KEYS, KEYS)
 def test_two_keys_never_share_a_record_key(one: PartitionKey, other: PartitionKey) -> None:
-    assert (record_keys.position_key(one) == record_keys.position_key(other)) == (one == other)
+    assert (codec.position_key(one) == codec.position_key(other)) == (one == other)
 
 
 # Refusals.
@@ -141,7 +147,7 @@ def test_two_keys_never_share_a_record_key(one: PartitionKey, other: PartitionKe
 )
 def test_a_foreign_key_is_refused_and_shown(data: bytes | None) -> None:
     with pytest.raises(LedgerUnreadable) as caught:
-        record_keys.decode_key(data)
+        codec.decode_key(data)
     assert caught.value.what == f"a ledger entry has the key {data!r}, which is not ours"
     assert "only this product may write the ledger topics" in caught.value.remedy
 

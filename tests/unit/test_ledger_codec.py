@@ -14,10 +14,9 @@ from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import GAP_KINDS, Gap, Ids, Position, Receipt, Transform, Verified
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread, UnknownPlacement
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
-from kafka_replication.model.partitioning import PartitionedBy
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition
 from tests.golden.first_entries import POSITIONS, VERIFIED
 from tests.golden.ledger_entries import FILES, FOLDER, GOLDEN, decode, golden, kind_of
 

@@ -11,14 +11,12 @@ import pytest
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Receipt, Transform
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
-from kafka_replication.model.delivery import Delivery
+from kafka_replication.model.choices import Delivery
 from kafka_replication.model.errors import NotReady
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.digest import DIGEST_KIND
-from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.loss_count import DeliveryTask, near_to, verify_delivery
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.verification.digests import DIGEST_KIND, Digest
 from kafka_replication.verification.matching import Seen, Sent
+from kafka_replication.verification.read_back import DeliveryTask, near_to, verify_delivery
 from kafka_replication.verification.verify import Judged, PartDigest, Sides, VerifyResult
 
 KEY = PartitionKey("unit", TopicPartition("orders", 0), "orders")

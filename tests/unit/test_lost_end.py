@@ -13,9 +13,8 @@ from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receip
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView, copied_until
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.model.partitioning import PartitionedBy
+from kafka_replication.model.choices import PartitionedBy
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning.lost_end import (
     NotProven,
     counts,

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka import topics
 
 
 class Late(Future[Any]):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.model.commands import on_lines
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.retention.target_retention import remedy
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning.target_retention import remedy
 
 KEY = PartitionKey("r", TopicPartition("t", 0), "t")
 

@@ -6,16 +6,15 @@ import sys
 
 import pytest
 
-from kafka_replication.kafka.read_back.segment_reader import segment_reader
+from kafka_replication.kafka.read_back import segment_reader
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.verification.digests import BatchDigest
 
 
 def test_reading_back_whole_batches_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kafka_replication.kafka.batches.reading_back", None)  # as if kio were missing
+    monkeypatch.setitem(sys.modules, "kafka_replication.kafka.batch_scan", None)  # as if kio were missing
     key = PartitionKey("orders-dr", TopicPartition("orders", 3), "orders")
     part = Part(partition=3, offsets=Coverage.of([OffsetRange(0, 5)]), count=5, digest="")
     with (

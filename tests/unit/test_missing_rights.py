@@ -11,11 +11,10 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.rights import ClusterName, DenyRule, Login, Operation, Resource, Right, Side
-from kafka_replication.planning.checks import preflight, rights
-from kafka_replication.planning.findings import Finding
+from kafka_replication.planning import preflight, rights
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import Finding, PartitionOffsets, Problem, Snapshot, Topic
 
 REPLICATION = Replication.model_validate(
     {

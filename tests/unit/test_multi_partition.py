@@ -10,32 +10,30 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
-from kafka_replication.kafka.audit import target_partition
-from kafka_replication.kafka.audit.target_partition import pieces
-from kafka_replication.kafka.write import multi_partition
-from kafka_replication.kafka.write.chunk_writer import ChunkWriter
-from kafka_replication.kafka.write.multi_partition import MOST_RANGES, Offsets, _Growing
-from kafka_replication.kafka.write.partitioner import partitioner
-from kafka_replication.kafka.write.producers.send_window import SendWindow
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka import audit_spread, multi_partition
+from kafka_replication.kafka.audit_spread import pieces
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.multi_partition import MOST_RANGES, Offsets, _Growing
+from kafka_replication.kafka.partitioner import partitioner
+from kafka_replication.kafka.producers import SendWindow
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Removed
 from kafka_replication.ledger.placement import KafkaPartitions, Part, Spread
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.choices import PartitionedBy, Partitioning
 from kafka_replication.model.errors import Stalled, TargetLost
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.model.partitioning import PartitionedBy, Partitioning
-from kafka_replication.planning.backfill.recopy import is_gone, is_gone_in_part
-from kafka_replication.planning.retention.target_retention import Retention, may_be_gone, removed
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning.recopy import is_gone, is_gone_in_part
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
+from kafka_replication.planning.target_retention import Retention, may_be_gone, removed
 from kafka_replication.reporting.audit import PartitionAudit
-from kafka_replication.runs.audit.target_reading import TargetReading
+from kafka_replication.runs.audit_tasks import TargetReading
 from kafka_replication.runtime.deadline import out_of_time
-from kafka_replication.sinks.port import Record
-from kafka_replication.verification import findings
+from kafka_replication.verification import auditing
 from kafka_replication.verification.auditing import Audit, Claim
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digests import Fingerprint
 from kafka_replication.verification.matching import Kind, Seen
 
 KEY = PartitionKey("r", TopicPartition("orders", 0), "orders")
@@ -194,12 +192,12 @@ def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> N
 
 
 def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "LISTED", 2)
+    monkeypatch.setattr(auditing, "LISTED", 2)
     read, log = TargetReading(), cast("Any", Log([0, 1, 5, 11, 15]))
     for number, searches in enumerate([True, False]):
         at = TopicPartition("orders", number)
         task = searching(at, searches=searches)
-        read.take(task, target_partition.read_claims(task, at, lambda at: log, lambda: None))
+        read.take(task, audit_spread.read_claims(task, at, lambda at: log, lambda: None))
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
@@ -230,7 +228,7 @@ def test_a_reading_that_is_out_of_time_ends_with_that_error_and_calls_nothing_eq
     wanted, log = (Claim(covered((3, 5)), "xxh3_128/1"),), OffsetRange(0, 3)
     at = TopicPartition("orders", 0)
     task = replace(searching(at, searches=False), claims=wanted, target_logs={0: log})
-    result = target_partition.read_claims(task, at, lambda at: cast("Any", Log([0, 1])), over)
+    result = audit_spread.read_claims(task, at, lambda at: cast("Any", Log([0, 1])), over)
     assert "one piece is read: the run's time" in result.findings.errors[0]
     assert not result.parts
 

@@ -8,11 +8,9 @@ import pytest
 
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.needed_receipts import receipts_from
-from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.plan import PartitionPlan, Plan, State, receipts_from
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s", "t")

@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.write.partitioner import partition_of_key
+from kafka_replication.kafka.partitioner import partition_of_key
 from kafka_replication.ledger.entries import FailedRecord, Receipt, Transform
 from kafka_replication.ledger.placement import NewestByKey, Part
 from kafka_replication.model.errors import GapFound
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.newest import MOST_GENERATION, MOST_OFFSET, version
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.verification.digest import Fingerprint, record_digest
-from kafka_replication.verification.digests import Digest
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.verification.digests import Digest, Fingerprint, record_digest
 from kafka_replication.verification.matching import Sent
 from kafka_replication.verification.newest import Change, Comparison, Found, NewestRecords, Verdict, stands_alone
 from kafka_replication.verification.verify import PartDigest, Sides, VerifyResult, VerifyTask, verify

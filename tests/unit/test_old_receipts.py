@@ -9,9 +9,8 @@ import pytest
 
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning.retention.old_receipts import may_go
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.planning.plan import may_go
 from tests.conformance.ledger_world import gap, position, receipt, verified
 
 KEY = PartitionKey("orders", TopicPartition("orders", 0), "orders")

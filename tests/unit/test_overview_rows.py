@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, OpenCause
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, OpenCause
 from kafka_replication.overview.rows import OLD, Row, State, in_order, is_old, row_of
-from kafka_replication.reporting.run.run_status import state_of
+from kafka_replication.reporting.progress import state_of
 from kafka_replication.watermarks.sight import Facts, Lag, Look, Sample, Seen, Span, Standing, thinned
 from kafka_replication.watermarks.values import RunRecord
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import ThrottleEvent
 
-from kafka_replication.kafka.client.pace import Pace, paced
-from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.callbacks import Throttling
+from kafka_replication.kafka.consumer_pool import Pace, paced
 from kafka_replication.runtime.events import Event
-from kafka_replication.spark.worker.small_ranges import frugal
+from kafka_replication.spark.small_ranges import frugal
 from tests.support.jobs import job_with
 
 

@@ -17,13 +17,12 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow.providers_manager import _create_provider_info_schema_validator
 from packaging.requirements import Requirement
 
-from kafka_replication.alerting.channels import AppriseChannel
-from kafka_replication.alerting.text import Message
-from kafka_replication.cli import notifiers
+from kafka_replication.alerting.telling import AppriseChannel, Message
+from kafka_replication.cli import command_frame
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import extras
-from kafka_replication.spark.submitting import submit
+from kafka_replication.spark import submit
 from tests.unit.test_lock import pins
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +114,7 @@ def test_alerts_without_apprise_name_the_extra(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(BadInput) as refused:
         AppriseChannel("oncall", lambda: ["json://127.0.0.1"]).deliver(Message("title", "text"))
     document = {"name": "x", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["t"]}}
-    [found] = notifiers.findings(Replication.model_validate({**document, "alerts": {"apprise": "oncall"}}))
+    [found] = command_frame.notifier_findings(Replication.model_validate({**document, "alerts": {"apprise": "oncall"}}))
     for what, remedy in ((refused.value.what, refused.value.remedy), (found.what, found.remedy)):
         assert "apprise is not installed" in what and "kafka-replication[alerts]" in remedy
 

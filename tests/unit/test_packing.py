@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.engines.batch.packing import LARGE, TOGETHER, Packing
-from kafka_replication.kafka.write.producers.batch_producer import BatchLane
+from kafka_replication.kafka.batch_engine import LARGE, TOGETHER, Packing
+from kafka_replication.kafka.batch_producer import BatchLane
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import Unexpected
-from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.verification.digests import BatchDigest
 from kafka_replication.wire.batch import CODEC, Batch, batches
-from kafka_replication.wire.codecs import packed, unpacked
-from kafka_replication.wire.contents import Contents
+from kafka_replication.wire.contents import Contents, packed, unpacked
 from tests.support.raw_produce import FRAME, RawRecord, raw_batch
 
 SIZES = st.sampled_from([1, 100, 5_000, LARGE - 200, LARGE])

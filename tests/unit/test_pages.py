@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.sight import Facts, Lag
 from kafka_replication.web import pages
+from kafka_replication.web.actions import Site
 from kafka_replication.web.pages import Choices, Reader
-from kafka_replication.web.site import Site
 from tests.support.status_rows import status_row
 
 NAME = "orders-dr"

@@ -9,15 +9,14 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, Message
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.client.pace import Pace
-from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
-from kafka_replication.kafka.read.partition_reader import PartitionReader
-from kafka_replication.kafka.read.scan import raise_read_error
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka.chunk_reader import ChunkReader
+from kafka_replication.kafka.consumer_pool import Pace
+from kafka_replication.kafka.reading import PartitionReader, raise_read_error
 from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.model.choices import Failure
 from kafka_replication.model.errors import GapFound, Refused, Unexpected
-from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
 
 AT = TopicPartition("events", 0)
 # As librdkafka 2.15 and 2.16 say it of an offset that retention has removed.

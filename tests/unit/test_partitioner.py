@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from kafka_replication import transforms
-from kafka_replication.kafka.write.partitioner import partitioner
+from kafka_replication.copying.sink import Record, RefusedAt
+from kafka_replication.kafka.partitioner import partitioner
+from kafka_replication.model.choices import FailureKind, Partitioning
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.partitioning import Partitioning
-from kafka_replication.sinks.port import Record, RefusedAt
 
 AT = TopicPartition("orders", 5)
 

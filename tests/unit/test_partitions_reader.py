@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
-from kafka_replication.kafka.read.partitions_reader import PartitionsReader
+from kafka_replication.kafka.ledger_reader import PartitionsReader
 from kafka_replication.model.errors import GapFound, Refused, ReplicationError, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.connections import EnvironmentConnections
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILE = {

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import PipelineDefinition
-from kafka_replication.config.sections.failures import Policy
+from kafka_replication.config.sections import Policy
 from kafka_replication.copying.pipeline import Piped, Pipeline, load
+from kafka_replication.copying.sink import Record, RefusedAt, Screen
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC, Origin, readable
 from kafka_replication.ledger.entries import FailedRecord, Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt, Screen
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digests import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.matching import Seen, Sent, match
 from tests.support.reports import copied_in
 

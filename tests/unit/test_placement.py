@@ -16,9 +16,9 @@ from kafka_replication.ledger.placement import (
     chooser_of,
     described,
 )
+from kafka_replication.model.choices import BY_KEY, KEEP, PartitionedBy
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.model.partitioning import BY_KEY, KEEP, PartitionedBy
 from tests.support.target_log import receipt_of
 
 SPREAD = PartitionedBy(name=BY_KEY, hash="", partitions=4)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.errors import PlanUnreadable
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State
 from tests.support.json_changes import setting, without

@@ -10,8 +10,8 @@ import pytest
 
 from kafka_replication.ledger.entries import ONE_WRITER, Position
 from kafka_replication.ledger.placement import Spread
+from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.model.partitioning import PartitionedBy
 from kafka_replication.planning.plan import REFUSALS, State
 from kafka_replication.planning.snapshot import Problem
 from tests.support.planning import (

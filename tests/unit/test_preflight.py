@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import PreflightFailed
-from kafka_replication.planning.checks.preflight import Finding, check, raise_errors
-from kafka_replication.planning.topics import durability
-from kafka_replication.runs.plan import looking
+from kafka_replication.planning import topic_settings
+from kafka_replication.planning.preflight import Finding, check, raise_errors
+from kafka_replication.runs import looking
 from tests.support.preflight_worlds import AT, SOURCE, TARGET, UNSAFE, findings, replication, sides, topic
 
 
@@ -229,7 +229,7 @@ def test_a_development_cluster_is_one_line_of_the_log(caplog: pytest.LogCaptureF
     findings = [
         found
         for what, each in (("the target", one), ("the ledger topic", one), ("the target", unclean))
-        for found in durability.check_existing(each.name, what, each)
+        for found in topic_settings.check_existing(each.name, what, each)
     ]
     looking.log_findings(findings)
     assert len(findings) == 3 and len(caplog.messages) == 1

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.planning.checks.preflight import Finding, check
+from kafka_replication.planning.ledger_topics import created
+from kafka_replication.planning.preflight import Finding, check
 from kafka_replication.planning.snapshot import TopicDefaults
-from kafka_replication.planning.topics.ledger_topics import created
 from tests.support.preflight_worlds import AT, DEFAULTS, SAFE, SOURCE, TARGET, replication, sides, topic
 
 # --- topics and clusters ----------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ THEIRS = {"annotated_types", "pydantic_core", "typing_extensions", "typing_inspe
 PROGRAM = """
 import importlib, json, sys
 before = set(sys.modules)
-for name in ("kafka_replication.spark.worker.worker", "kafka_replication.kafka.read_back.segment_reader", *{needed!r}):
+for name in ("kafka_replication.spark.worker", "kafka_replication.kafka.read_back", *{needed!r}):
     importlib.import_module(name)
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
@@ -57,13 +57,11 @@ def test_a_worker_imports_what_executors_have_and_nothing_of_the_driver() -> Non
     assert {name for name in outside if not name.startswith("_")} - THEIRS == INSTALLED
     rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_replication.")}
     assert rooms.isdisjoint({"cli", "orchestration", "runs", "store", "web"})
-    assert not {"kafka_replication.spark.driver.dealer", "kafka_replication.spark.submitting.submit"} & set(modules)
+    assert not {"kafka_replication.spark.dealer", "kafka_replication.spark.submit"} & set(modules)
 
 
 def test_the_driver_imports_nothing_large_that_it_does_not_use() -> None:
-    modules = said(
-        "import json, sys; import kafka_replication.spark.driver.driver; print(json.dumps(sorted(sys.modules)))"
-    )
+    modules = said("import json, sys; import kafka_replication.spark.driver; print(json.dumps(sorted(sys.modules)))")
     assert FOREIGN.isdisjoint(name.split(".")[0] for name in modules)
     rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_replication.")}
     assert rooms.isdisjoint({"cli", "kafka", "orchestration", "runs", "store", "web"})
@@ -76,7 +74,7 @@ def test_the_daemon_has_all_that_a_worker_needs_and_no_thread_before_it_forks() 
     assert FOREIGN.isdisjoint(name.split(".")[0] for name in modules)
 
 
-@pytest.mark.parametrize("module", ["confluent_kafka", "pydantic", "xxhash", "kafka_replication.spark.worker.worker"])
+@pytest.mark.parametrize("module", ["confluent_kafka", "pydantic", "xxhash", "kafka_replication.spark.worker"])
 def test_the_daemon_lives_without_a_module_so_that_a_worker_can_name_it(module: str) -> None:
     _, modules = said(DAEMON.format(first=WITHOUT.format(module=module)))
     assert module not in modules and "pyspark.worker" in modules

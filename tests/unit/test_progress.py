@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from kafka_replication.documents import as_json
 from kafka_replication.ledger.entries import Gap, Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.run.progress import WINDOW, Counts, Progress, Speed, Tally, Work, work_of
+from kafka_replication.reporting.progress import WINDOW, Counts, Progress, Speed, Tally, Work, work_of
 
 IDS = Ids("cluster", "source id", "target id")
 KEYS = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(3)]

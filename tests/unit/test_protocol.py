@@ -16,7 +16,7 @@ from kafka_replication.model import times
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.verification.digest import key_digest
+from kafka_replication.verification.digests import key_digest
 from tests.support.simulated_copy import copier, task
 from tests.support.simulated_target import IDS, KEY, Slot, Target, World, assert_consistent, opened
 

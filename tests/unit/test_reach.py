@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Copy
-from kafka_replication.connections.port import SparkConnection
-from kafka_replication.spark import jobs
-from kafka_replication.spark.host import reach
+from kafka_replication.connections import SparkConnection
+from kafka_replication.spark import jobs, reach
 from stack.ports import free_ports
 
 

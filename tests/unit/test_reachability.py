@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.preflight import reachability
+from kafka_replication.kafka import clients, reachability
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER

@@ -13,9 +13,8 @@ from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receip
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.digest import DIGEST_KIND
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.verification.digests import DIGEST_KIND
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import PartDigest, Sides, TargetReader
 

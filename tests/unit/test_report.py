@@ -13,19 +13,12 @@ from hypothesis import strategies as st
 from kafka_replication.documents import listed
 from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.engine_choice import EngineChoice, Turn, chosen
+from kafka_replication.model.choices import EngineChoice, Turn, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.run.arithmetic import (
-    Copied,
-    Evidence,
-    NotAdvanced,
-    NotDone,
-    PartitionTurns,
-    account,
-)
-from kafka_replication.reporting.run.engines import EngineTurnRow
-from kafka_replication.reporting.run.report import RunReport
+from kafka_replication.reporting.arithmetic import Copied, Evidence, NotAdvanced, NotDone, PartitionTurns, account
+from kafka_replication.reporting.run import RunReport
+from kafka_replication.reporting.table import EngineTurnRow
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support.reports import IDS, KEY, copied_in, gap, receipt

@@ -10,12 +10,11 @@ import pytest
 
 from kafka_replication.documents import adapter, as_json, listed, place
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.engine_choice import EngineChoice, chosen
+from kafka_replication.model.choices import EngineChoice, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.run.engines import EngineTurnRow, engine_rows
-from kafka_replication.reporting.run.report import RangeReport, RunReport, dry_run, plan_summary, plan_table
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.run import RangeReport, RunReport, dry_run, plan_summary, plan_table
+from kafka_replication.reporting.table import EngineTurnRow, engine_rows, table
 from tests.support.reports import KEY, gap
 
 LINE = RangeReport(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.runs.repair.reset import to_reset
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.runs.reset import to_reset
 
 NOW = Ids("SRC", "new", "t")
 BEFORE = Position(generation=1, ids=Ids("SRC", "old", "t"), start=0, next_offset=40)

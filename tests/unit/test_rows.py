@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.hbase.protocol import thrift
+from kafka_replication.copying.sink import Record
+from kafka_replication.hbase.client import thrift
 from kafka_replication.hbase.rows import Origin, Rows, cells_of, decoded, is_gone, offset_of, row_key
 from kafka_replication.hbase.tables import ID, problem_of
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
 
 ORIGIN = Origin("orders-rows", 1, TopicPartition("orders", 1), 1)
 ROWS = Rows(ORIGIN)

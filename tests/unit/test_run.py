@@ -9,7 +9,7 @@ import pytest
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import AttemptsExhausted, NotReady
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.watch.watching import reported_failure
+from kafka_replication.runs.watching import reported_failure
 
 
 def test_a_step_whose_attempts_are_exhausted_is_a_named_failure_that_an_alert_tells() -> None:

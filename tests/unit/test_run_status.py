@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kafka_replication.documents import as_json
-from kafka_replication.reporting.run.run_status import RecentRunRow
+from kafka_replication.reporting.progress import RecentRunRow
 from kafka_replication.watermarks.values import RunRecord
 
 SIX = datetime(2030, 1, 31, 6, tzinfo=UTC)

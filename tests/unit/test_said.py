@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_replication.spark.submitting.said import SparkLog
+from kafka_replication.spark.reach import SparkLog
 from stack.ports import free_ports
 
 TRY = "26/11/24 10:31:05 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master {}"

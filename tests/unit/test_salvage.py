@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.config.reading.salvage import INSTEAD_OF_ITS_SCHEDULE, readable_part
+from kafka_replication.config.reading import INSTEAD_OF_ITS_SCHEDULE, readable_part
 
 LINES = [
     "name: orders",

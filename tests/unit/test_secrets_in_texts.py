@@ -13,13 +13,11 @@ import pytest
 from pydantic import ValidationError
 
 import kafka_replication
-from kafka_replication.connections.definition import Definition
-from kafka_replication.connections.port import SparkConnection
-from kafka_replication.orchestration.alerting.notifiers import NotifierChannel
+from kafka_replication.connections import Definition, SparkConnection
+from kafka_replication.orchestration.watching import NotifierChannel
 from kafka_replication.spark.jobs import JOB
-from kafka_replication.wire.login.mechanisms import Bearer, Plain, Scram
-from kafka_replication.wire.login.security import Security
-from kafka_replication.wire.login.tokens import Token, Tokens
+from kafka_replication.wire.login import Bearer, Plain, Scram, Security
+from kafka_replication.wire.oidc import Token, Tokens
 from tests.support.jobs import job_with
 
 SECRET = "do-not-show-me"

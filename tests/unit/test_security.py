@@ -13,10 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_replication.kafka.client.login import security_of, unsupported
-from kafka_replication.wire.login.mechanisms import Bearer, Plain, Scram
-from kafka_replication.wire.login.security import Security
-from kafka_replication.wire.login.unsupported import Unsupported
+from kafka_replication.kafka.login import security_of, unsupported
+from kafka_replication.wire.login import Bearer, Plain, Scram, Security
+from kafka_replication.wire.tls import Unsupported
 from tests import oauth
 from tests.support.tls import Authority
 

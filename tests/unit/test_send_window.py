@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_replication.kafka.write.producers.send_window import FIRST, SendWindow, mean_size
-from kafka_replication.sinks.port import Record
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka.producers import FIRST, SendWindow, mean_size
 
 SECONDS = 10.0
 SIZE = 1_000

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.client import clients
+from kafka_replication.kafka import clients
 from kafka_replication.model.errors import Unreachable
 from tests.support.waiting import SAFETY
 

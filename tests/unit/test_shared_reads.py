@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.client.shared_reads import OfEachAdmin, SharedRead
+from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
 from tests.support.waiting import SAFETY, wait_until
 
 

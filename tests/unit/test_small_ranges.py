@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.spark import small_ranges
 from kafka_replication.spark.jobs import LARGEST_BUNDLE, SMALL, RangeResult, RangeTask, bundles, longest_first
-from kafka_replication.spark.worker import small_ranges
-from kafka_replication.spark.worker.small_ranges import ATTEMPTS, Together, frugal
+from kafka_replication.spark.small_ranges import ATTEMPTS, Together, frugal
 from tests.support.jobs import job_with, reading
 from tests.support.waiting import SAFETY
 

@@ -11,11 +11,10 @@ from kafka_replication.config import Replication
 from kafka_replication.documents import StatusRow, adapter
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning.foresight import SourceLoss
 from kafka_replication.planning.live import plan, without_source
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.retention.foresight import SourceLoss
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, row_of, status, status_table
 

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.connections.port import SparkConnection
-from kafka_replication.spark.host import local
-from kafka_replication.spark.host.environment import without_secrets
-from kafka_replication.spark.host.workspace import PACKAGE, Workspace, workspace
-from kafka_replication.spark.submitting import submit
-from kafka_replication.spark.submitting.submit import TerminalSubmission
+from kafka_replication.connections import SparkConnection
+from kafka_replication.spark import local, submit
+from kafka_replication.spark.submit import TerminalSubmission
+from kafka_replication.spark.workspace import PACKAGE, Workspace, without_secrets, workspace
 
 CLUSTERS = ["spark://master:7077", "yarn", "k8s://https://kube:443", "local-cluster[2,1,1024]"]
 JAVA = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_LAUNCHER_OPTS")

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from kafka_replication.kafka.quarantine.target_limits import FRAMING, TargetLimits, largest_batch
-from kafka_replication.model.failures import FailureKind
-from kafka_replication.sinks.port import Record
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka.quarantine import FRAMING, TargetLimits, largest_batch
+from kafka_replication.model.choices import FailureKind
 
 DICE = random.Random(5)
 ROWS = [{"id": number, "price": DICE.randrange(1000), "state": DICE.choice(["new", "paid"])} for number in range(550)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.watermarks.topics import Scope, TargetTopics
+from kafka_replication.watermarks.values import Scope, TargetTopics
 
 UNIVERSE = frozenset("abcde")
 SETS = st.builds(TargetTopics, st.frozensets(st.sampled_from("abc")), st.booleans())

@@ -19,10 +19,9 @@ from kafka_replication.cli.command_frame import Result
 from kafka_replication.config import Replication
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import BadInput, Unreachable
-from kafka_replication.reporting.run.progress import Progress
-from kafka_replication.reporting.run.run_status import RunAtWork
+from kafka_replication.reporting.progress import Progress, RunAtWork
 from kafka_replication.runs.run import Run
-from kafka_replication.spark.submitting import output
+from kafka_replication.spark import submit
 from tests.support.leases import NoLease
 
 SETTINGS = Replication.model_validate(
@@ -81,7 +80,7 @@ def test_a_terminal_has_one_display_and_log_lines_above_it(run: Run, monkeypatch
 
 def test_a_file_for_spark_s_log_is_private_and_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    file = output.OutputFile("orders/dr")
+    file = submit.OutputFile("orders/dr")
     for said in (b"one\n", b"two\n"):
         with file.open() as stream:
             stream.write(said)
@@ -96,7 +95,7 @@ def test_a_file_for_spark_s_log_is_private_and_made_once(tmp_path: Path, monkeyp
 def test_a_temporary_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(BadInput, match="gone") as error:
-        output.OutputFile("orders").open()
+        submit.OutputFile("orders").open()
     assert "TMPDIR" in error.value.remedy
 
 
@@ -105,9 +104,9 @@ def test_the_file_is_removed_only_if_all_went_well(
     run: Run, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    made: list[output.OutputFile] = []
+    made: list[submit.OutputFile] = []
 
-    def launcher(_: object, file: output.OutputFile) -> Any:
+    def launcher(_: object, file: submit.OutputFile) -> Any:
         made.append(file)
         return lambda: file.open().close()
 

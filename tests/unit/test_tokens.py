@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import NotAuthenticated, ReplicationError, Stalled, TlsFailed, Unreachable
-from kafka_replication.wire.login.oidc import TokenEndpoint
-from kafka_replication.wire.login.tokens import Token, Tokens, from_callback
-from kafka_replication.wire.login.unsupported import Unsupported
+from kafka_replication.wire.oidc import Token, TokenEndpoint, Tokens, from_callback
+from kafka_replication.wire.tls import Unsupported
 from tests.support.tls import Authority
 from tests.support.token_endpoint import SECRET, Endpoint, Issuer, token_endpoint
 

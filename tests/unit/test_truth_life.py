@@ -19,17 +19,12 @@ from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.lost_end import NotProven, proven_lost, standing_until, take_back
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.retention.target_retention import (
-    Retention,
-    expected_end,
-    may_be_gone,
-    removed,
-)
+from kafka_replication.planning.recopy import Remainder, give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.planning.target_retention import Retention, expected_end, may_be_gone, removed
 from tests.support.target_log import ABORTED, FOREIGN, KEY, MARKER, OURS, REPLICATION, Target, receipt_of
 
 CHUNK = 4

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kafka_replication.copying.engine import CopyEngine, HandOver, OnlyAsStored
-from kafka_replication.copying.turns import LEAST, Turns
+from kafka_replication.copying.engine import LEAST, CopyEngine, HandOver, OnlyAsStored, Turns
 
 BATCH, RECORD, EXACT = (cast(CopyEngine, name) for name in ("batch", "record", "exact"))
 

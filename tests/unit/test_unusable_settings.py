@@ -13,8 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.diagnosis import setting_names
+from kafka_replication.kafka import clients, connect_diagnosis
 from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed
 from tests.support.tls import Authority
 
@@ -143,5 +142,5 @@ def test_the_known_names_are_those_of_this_library(tmp_path: Path) -> None:
     c.fclose(file)
     rows = [line.split("|")[0].strip() for line in (tmp_path / "shown").read_text().splitlines() if "|" in line]
     without_dot = {"acks", "debug", "log_level", "partitioner", "retries"}
-    assert {name for name in rows if "." in name} | without_dot == setting_names.NAMES
+    assert {name for name in rows if "." in name} | without_dot == connect_diagnosis.NAMES
     assert without_dot <= set(rows)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_replication.documents import place
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.reporting.run.report import RangeReport, RunReport
-from kafka_replication.reporting.run.verified_topics import verified_topics
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.reporting.run import RangeReport, RunReport, verified_topics
 from kafka_replication.watermarks.values import RangeOutcome
 
 

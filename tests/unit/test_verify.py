@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment, UnknownPlacement
 from kafka_replication.model.errors import Stalled, VerificationFailed
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.verification import digests
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
-from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.digests import DIGEST_KIND, Digest, Fingerprint
 from kafka_replication.verification.verify import PartDigest, VerifyTask, select_receipts, verify
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")

@@ -12,16 +12,14 @@ from xml.etree import ElementTree
 import pytest
 
 from kafka_replication.documents import GapRow, place
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.overview.rows import Row, State
 from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, Sample, Span
 from kafka_replication.watermarks.values import RangeOutcome
 from kafka_replication.web import actions, plots, words
+from kafka_replication.web.actions import Site, replication_of
 from kafka_replication.web.pages import AT_ONCE, FOLDER, STATIC, paged
-from kafka_replication.web.plots import BUCKETS, PERIODS, Plot, first_shown, points
-from kafka_replication.web.range_map import RangeMap, judged
-from kafka_replication.web.site import Site, replication_of
+from kafka_replication.web.plots import BUCKETS, PERIODS, Plot, RangeMap, first_shown, judged, points
 from tests.support.status_rows import status_row
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -17,10 +17,10 @@ import pytest
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
+from kafka_replication.spark import workspace as module
 from kafka_replication.spark.channel import Listener
-from kafka_replication.spark.host import workspace as module
-from kafka_replication.spark.host.workspace import Workspace, workspace
 from kafka_replication.spark.launcher import Launcher
+from kafka_replication.spark.workspace import Workspace, workspace
 from tests.support.jobs import job_with
 
 JOB = job_with()

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kafka_replication.alerting.channels import Channel
-from kafka_replication.alerting.text import Fields, Message, Severity
+from kafka_replication.alerting.telling import Channel, Fields, Message, Severity
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver, SourceReader
+from kafka_replication.copying.sink import Record as SinkRecord
+from kafka_replication.copying.sink import RecordWriter, RefusedAt, SetAside, Sink, SinkSession, TargetState
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
 from kafka_replication.ledger.placement import Placement
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.ledger.port import Ledger, TransactionPort
+from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import (
     BadInput,
     Fenced,
@@ -40,18 +41,7 @@ from kafka_replication.model.errors import (
     Unreachable,
     VerificationFailed,
 )
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Record as SinkRecord
-from kafka_replication.sinks.port import (
-    RecordWriter,
-    RefusedAt,
-    Sink,
-    SinkSession,
-    TargetState,
-)
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.targets.port import (
     Catalogue,
     DecidingSession,

@@ -20,26 +20,32 @@ from kafka_replication.documents import (
 )
 from kafka_replication.ledger.entries import Ids as IdsRow
 from kafka_replication.ledger.entries import Place as PlaceRow
-from kafka_replication.model.keys import PartitionKey as KeyRow
+from kafka_replication.model.offsets import PartitionKey as KeyRow
 from kafka_replication.model.offsets import TopicPartition as SourceRow
-from kafka_replication.overview.shown import OverviewDocument, OverviewRow
-from kafka_replication.planning.findings import Finding as FindingRow
+from kafka_replication.overview.rows import OverviewDocument, OverviewRow
 from kafka_replication.planning.plan import PartitionPlan as PartitionPlanRow
 from kafka_replication.planning.plan import Plan as StoredPlan
+from kafka_replication.planning.snapshot import Finding as FindingRow
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
-from kafka_replication.reporting.findings import CheckDocument, CheckFailureDocument, PlanDocument, PlanFailureDocument
 from kafka_replication.reporting.ledger import LedgerDocument, LedgerRow, RebuiltDocument, RebuiltRow
-from kafka_replication.reporting.run.engines import EngineRow, EngineTurnRow
-from kafka_replication.reporting.run.progress import Progress as ProgressRow
-from kafka_replication.reporting.run.report import DryRunDocument, DryRunRow, Outcome, PlannedOutcome
-from kafka_replication.reporting.run.report import RangeReport as RangeRow
-from kafka_replication.reporting.run.report import RunReport as RunDocument
-from kafka_replication.reporting.run.run_status import RecentRunRow, StatusDocument
-from kafka_replication.reporting.run.run_status import RunAtWork as RunAtWorkRow
-from kafka_replication.reporting.verified import VerifiedRow, VerifyDocument
-from kafka_replication.verification.sample import Sample as SampleRow
+from kafka_replication.reporting.progress import Progress as ProgressRow
+from kafka_replication.reporting.progress import RecentRunRow, StatusDocument
+from kafka_replication.reporting.progress import RunAtWork as RunAtWorkRow
+from kafka_replication.reporting.run import DryRunDocument, DryRunRow, Outcome, PlannedOutcome
+from kafka_replication.reporting.run import RangeReport as RangeRow
+from kafka_replication.reporting.run import RunReport as RunDocument
+from kafka_replication.reporting.status import VerifiedRow, VerifyDocument
+from kafka_replication.reporting.table import (
+    CheckDocument,
+    CheckFailureDocument,
+    EngineRow,
+    EngineTurnRow,
+    PlanDocument,
+    PlanFailureDocument,
+)
+from kafka_replication.verification.auditing import Sample as SampleRow
 
 __all__ = [
     "ApprovedDocument",

@@ -5,7 +5,8 @@ these interfaces take and return, and parts of a target that are written already
 from __future__ import annotations
 
 from kafka_replication.config import Copy, Replication
-from kafka_replication.config.sections.topics import Documents
+from kafka_replication.config.topics import Documents
+from kafka_replication.copying.sink import MOST_IN_CHUNK, Batches, Screen, digest_of, failed_record, size_of
 from kafka_replication.ledger.entries import (
     POSITIONS,
     RECEIPTS,
@@ -18,7 +19,6 @@ from kafka_replication.ledger.entries import (
     Start,
     Verified,
 )
-from kafka_replication.ledger.newest import NewestEntries
 from kafka_replication.ledger.placement import (
     KafkaPartitions,
     KafkaSegments,
@@ -28,18 +28,14 @@ from kafka_replication.ledger.placement import (
     UnknownPlacement,
 )
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.delivery import Delivery
-from kafka_replication.model.keys import LEDGER_PARTITIONS
+from kafka_replication.ledger.view import LedgerView, NewestEntries
+from kafka_replication.model.choices import IDEMPOTENT, TRANSACTIONAL, Delivery, Partitioning, Promise, Shape
 from kafka_replication.model.newest import KeyHash
-from kafka_replication.model.partitioning import Partitioning
+from kafka_replication.model.offsets import LEDGER_PARTITIONS
 from kafka_replication.model.rights import ClusterName, DenyRule, Login
-from kafka_replication.model.targets import IDEMPOTENT, TRANSACTIONAL, Promise, Shape
 from kafka_replication.model.times import now
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic, TopicDefaults
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK
-from kafka_replication.sinks.port import Batches, Screen, digest_of, failed_record, size_of
 from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Head, LedgerRecord
 from kafka_replication.targets.keyed import NoPlace
@@ -48,8 +44,7 @@ from kafka_replication.targets.record_store import Aside, Description, Item, Lef
 from kafka_replication.targets.resend import Resend
 from kafka_replication.targets.stored_reading import StoredQuarantine, StoredStanding
 from kafka_replication.targets.stored_target import StoredCatalogue, StoredSink, StoredTarget
-from kafka_replication.verification.digest import BatchDigest, Fingerprint
-from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.digests import BatchDigest, Digest, Fingerprint
 from kafka_replication.verification.matching import Seen
 from kafka_replication.verification.verify import PartDigest
 

@@ -1,29 +1,86 @@
-"""The parts that all commands share: reading the file, opening the store, printing one document, exit codes."""
+"""The parts that all commands share: reading the file, opening the store, printing one document, exit codes.
+
+Opens the watermark store of a command, and names it in the command's first line.
+
+The ways to send alerts that this command line lacks.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafka_replication.cli.stores import store_of_command
+from kafka_replication.alerting.telling import WITHOUT_APPRISE
 from kafka_replication.config import Replication
-from kafka_replication.config.reading.file import load_replication
-from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.config.reading import load_replication
+from kafka_replication.connections import STORE_URL, EnvironmentConnections
 from kafka_replication.documents import FailureDocument
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model import commands
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.orchestration import watching
+from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run, open_run
-from kafka_replication.runtime import stopping
+from kafka_replication.runtime import extras, stopping
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.spark.workspace import workspace
+from kafka_replication.store import is_there, open_empty, open_store, shown, why_not_writable
+
+if TYPE_CHECKING:
+    from kafka_replication.store import WatermarkStore
+
+
+DEFAULT_STORE = "sqlite:///.state/store.db"
+
+
+def url() -> str:
+    return os.environ.get(STORE_URL) or DEFAULT_STORE
+
+
+def default_store() -> WatermarkStore:
+    """The store that the settings name. Creates it if it does not exist."""
+    return open_store(url())
+
+
+def say_store(exists: bool = True, *, writes: bool = True) -> None:
+    """Print on stderr which store is used: another one than that of the DAGs lacks their runs. Raises BadInput."""
+    notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
+    notes += [] if exists else ["new" if writes else "not there: no run is known, and none is made"]
+    typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
+
+
+def store_findings() -> list[Finding]:
+    """The reasons why a run could not write to the store. Raises BadInput, Unreachable."""
+    error = why_not_writable(url())
+    return [Finding("error", "store", error.what, error.remedy)] if error else []
+
+
+@contextmanager
+def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
+    """The store. A command that only reads does not create it: if it does not exist, the command uses an empty
+    temporary one.
+
+    Raises BadInput, Unreachable, Refused.
+    """
+    exists = is_there(url())
+    say_store(exists, writes=writes)
+    if exists or writes:
+        with closing(default_store()) as store:
+            yield store
+        return
+    with workspace() as here, closing(open_empty(here.folder)) as store:
+        yield store
+
 
 Result = tuple[Any, str, int]  # the document, its text, and the exit code
 Action = Callable[[Run], Result]
@@ -94,3 +151,14 @@ def failures_told(
     except Exception:
         stopping.leave_if_asked()
         raise
+
+
+def notifier_findings(replication: Replication) -> Iterator[Finding]:
+    """One finding for Apprise if it is missing, and one for each notifier that cannot be used. Sends nothing."""
+    if replication.alerts.apprise and importlib.util.find_spec("apprise") is None:
+        yield Finding("error", "alerts.apprise", WITHOUT_APPRISE, extras.install("apprise"))
+    for notifier in watching.channels(replication, {}):
+        try:
+            notifier.made()
+        except BadInput as problem:
+            yield Finding("error", "alerts.notifiers", problem.what, problem.remedy)

@@ -17,24 +17,23 @@ from typing import Annotated, Any
 import typer
 
 import kafka_replication
-from kafka_replication.cli import exporter, failed, first_file, folder, gaps, notifiers, stores, terminal_progress
+from kafka_replication.cli import command_frame, exporter, files, repairs, terminal_progress
 from kafka_replication.cli import watch as watching
 from kafka_replication.cli.command_frame import File, Json, Result, act
-from kafka_replication.config.values.time import parse_time
+from kafka_replication.config.expression import parse_time
+from kafka_replication.model.choices import EARLY, TRANSACTIONAL
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.targets import EARLY, TRANSACTIONAL
-from kafka_replication.planning import plan_codec
-from kafka_replication.planning.backfill import backfill_request
-from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.findings import (
+from kafka_replication.planning import backfill_request, plan_codec
+from kafka_replication.planning.snapshot import Finding
+from kafka_replication.reporting.run import RunReport, planned
+from kafka_replication.reporting.table import (
     CheckDocument,
     CheckFailureDocument,
+    EngineRow,
     PlanDocument,
     PlanFailureDocument,
     verdict,
 )
-from kafka_replication.reporting.run.engines import EngineRow
-from kafka_replication.reporting.run.report import RunReport, planned
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
@@ -102,7 +101,11 @@ def check(
         from kafka_replication.runs import checking
 
         checked = checking.check(run)
-        findings = [*stores.findings(), *checked.findings, *notifiers.findings(run.replication)]
+        findings = [
+            *command_frame.store_findings(),
+            *checked.findings,
+            *command_frame.notifier_findings(run.replication),
+        ]
         if not spark:
             return _checked(run, findings, checked.engines)
 
@@ -218,7 +221,7 @@ def backfill(
 def status(
     file: FileOrFolder = None,
     as_json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help=folder.WATCH_HELP)] = False,
+    watch: Annotated[bool, typer.Option("--watch", help=files.WATCH_HELP)] = False,
 ) -> None:
     """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
 
@@ -228,12 +231,12 @@ def status(
     """
 
     if file is None or file.is_dir():
-        folder.show(file, as_json=as_json, watch=watch)
+        files.show(file, as_json=as_json, watch=watch)
         return
 
     def action(run: Run) -> Result:
         from kafka_replication.reporting.causes import problem_lines, problems
-        from kafka_replication.reporting.run.run_status import StatusDocument, recent_runs, runs_at_work
+        from kafka_replication.reporting.progress import StatusDocument, recent_runs, runs_at_work
         from kafka_replication.reporting.status import status_table
 
         rows = terminal_progress.status_rows(run)
@@ -274,8 +277,8 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         return terminal_progress.with_spark(run, context.obj, verified)
 
     def verified(run: Run, launcher: Launcher) -> Result:
-        from kafka_replication.reporting.verified import VerifyDocument, verified_rows
-        from kafka_replication.runs.report.partition_status import standing
+        from kafka_replication.reporting.status import VerifyDocument, verified_rows
+        from kafka_replication.runs.reporting import standing
 
         with leased(run, live_scope(run)) as leased_run:
             steps.fence_stale_producers(leased_run)
@@ -309,13 +312,13 @@ def ledger(
 
     def restore(run: Run) -> Result:
         from kafka_replication.reporting.ledger import RebuiltDocument
-        from kafka_replication.runs.repair import rebuild
+        from kafka_replication.runs import repair
 
         with leased(run, EVERYTHING) as leased_run:
             steps.fence_stale_producers(leased_run)
-            rows = rebuild.rebuild_store(leased_run, force=force)
+            rows = repair.rebuild_store(leased_run, force=force)
         document = RebuiltDocument(replication=run.replication.name, partitions=rows)
-        text = rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries"
+        text = repair.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries"
         return document, text, 0
 
     def action(run: Run) -> Result:
@@ -332,21 +335,21 @@ def ledger(
 
 # In the order in which a person needs them; the commands for lost records come last.
 COMMANDS: Mapping[str, Callable[..., None]] = {
-    "init": first_file.init,
+    "init": files.init,
     "check": check,
     "plan": plan,
     "run": run,
     "status": status,
-    "overview": folder.overview,
+    "overview": files.overview,
     "watch": watching.watch,
     "exporter": exporter.exporter,
     "backfill": backfill,
     "verify": verify,
-    "audit": gaps.audit,
+    "audit": repairs.audit,
     "ledger": ledger,
-    "failed": failed.failed,
-    "approve-gap": gaps.approve_gap,
-    "reset": gaps.reset,
+    "failed": repairs.failed,
+    "approve-gap": repairs.approve_gap,
+    "reset": repairs.reset,
 }
 for name, command in COMMANDS.items():
     app.command(name=name)(command)

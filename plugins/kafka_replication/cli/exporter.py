@@ -16,8 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import typer
 
-from kafka_replication.cli.command_frame import failures_told
-from kafka_replication.cli.stores import default_store, say_store
+from kafka_replication.cli.command_frame import default_store, failures_told, say_store
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.runtime import extras, stopping
 

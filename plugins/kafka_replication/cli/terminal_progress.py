@@ -14,18 +14,17 @@ import typer
 
 from kafka_replication.cli.command_frame import Result
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.connections import EnvironmentConnections
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
-from kafka_replication.model.sizes import amount
-from kafka_replication.model.times import duration
+from kafka_replication.model.times import amount, duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
-from kafka_replication.reporting.run.progress import Progress
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
 from kafka_replication.spark.launcher import Launcher, terminal_launcher
-from kafka_replication.spark.submitting.output import OutputFile
+from kafka_replication.spark.submit import OutputFile
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +74,7 @@ def snapshot(run: Run, view: LedgerView) -> Snapshot:
 
 def status_rows(run: Run) -> list[PartitionStatus]:
     """The state of each partition. If the target cannot be used, it is the state that the store knows."""
-    from kafka_replication.runs.report.partition_status import standing, without_target
+    from kafka_replication.runs.reporting import standing, without_target
 
     try:
         return standing(run, snapshot)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_replication.alerting.values import Decision
-from kafka_replication.cli.command_frame import Action, Result
-from kafka_replication.cli.stores import default_store, say_store
+from kafka_replication.alerting.open_causes import Decision
+from kafka_replication.cli.command_frame import Action, Result, default_store, say_store
 from kafka_replication.config import Replication
-from kafka_replication.config.reading.file import load_replication
-from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.config.reading import load_replication
+from kafka_replication.connections import EnvironmentConnections
 from kafka_replication.documents import OpenCauseRow, SentRow, WatchDocument, WatchedRow
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
@@ -29,7 +28,7 @@ from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
 
 if TYPE_CHECKING:
-    from kafka_replication.runs.watch.watching import Watcher
+    from kafka_replication.runs.watching import Watcher
 
 log = logging.getLogger(__name__)
 EVERY = 60
@@ -37,14 +36,14 @@ EVERY = 60
 
 def watcher(replication: Replication, *, lasts: bool = True) -> Watcher:
     """A watcher with the connections and the store of this process's environment."""
-    from kafka_replication.orchestration.alerting import notifiers  # not every run of a terminal has alerts
-    from kafka_replication.runs.watch.watching import Watcher
+    from kafka_replication.orchestration import watching  # not every run of a terminal has alerts
+    from kafka_replication.runs.watching import Watcher
 
     return Watcher(
         replication=replication,
         connections=EnvironmentConnections(),
         open_store=default_store,
-        more=notifiers.channels(replication, {}),
+        more=watching.channels(replication, {}),
         lasts=lasts,
     )
 
@@ -88,7 +87,7 @@ def _look(files: Sequence[Path], as_json: bool, *, lasts: bool) -> int:
         except ConfigError as problem:
             broken += 1
             log.error("%s", problem)
-    from kafka_replication.runs.watch.watching import side_by_side
+    from kafka_replication.runs.watching import side_by_side
 
     decisions = list(zip(replications, side_by_side(replications, partial(_looked, lasts=lasts)), strict=True))
     if as_json:

@@ -1,6 +1,6 @@
 """One replication as a typed, frozen value: the top level of a file. `sections` has those below it.
 
-Values that do not fit raise ``pydantic.ValidationError``. Code that reads files uses `config.reading.file`, which turns
+Values that do not fit raise ``pydantic.ValidationError``. Code that reads files uses `config.reading`, which turns
 that into a `ConfigError` with file, line and key.
 docs/configuration.md is generated from the descriptions here.
 """
@@ -15,21 +15,41 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from kafka_replication.config.sections.alerts import Alerts
-from kafka_replication.config.sections.base import DAY, Section, Tag, Text, Whole, listed
-from kafka_replication.config.sections.failures import Failures
-from kafka_replication.config.sections.pipeline import PipelineDefinition
-from kafka_replication.config.sections.run import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
-from kafka_replication.config.sections.topics import Cluster, TargetCluster, TargetTopics, Topics
-from kafka_replication.config.values import names
-from kafka_replication.config.values.expression import check_expression
-from kafka_replication.config.values.schedule import WITHOUT_INTERVALS, check_schedule
-from kafka_replication.config.values.time import parse_start
+from kafka_replication.config import names
+from kafka_replication.config.expression import check_expression, parse_start
+from kafka_replication.config.names import WITHOUT_INTERVALS, check_schedule
+from kafka_replication.config.sections import (
+    DAY,
+    Alerts,
+    Copy,
+    Dags,
+    Failures,
+    Lease,
+    Retention,
+    Retries,
+    Section,
+    Spark,
+    Tag,
+    Text,
+    Timeouts,
+    Verify,
+    Whole,
+    listed,
+)
+from kafka_replication.config.topics import Cluster, PipelineDefinition, TargetCluster, TargetTopics, Topics
 from kafka_replication.model import combinations
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
+from kafka_replication.model.choices import (
+    EXACTLY_ONCE,
+    KAFKA,
+    KEEP,
+    LATEST,
+    LOSSY,
+    TARGETS,
+    Delivery,
+    Partitioning,
+    name_problem,
+)
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.model.partitioning import KEEP, Partitioning
-from kafka_replication.model.targets import KAFKA, LATEST, TARGETS, name_problem
 
 __all__ = ["COMBINATION", "DAY", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 
 from kafka_replication.config.model import Replication, Section
-from kafka_replication.config.reading.shape import describe, fields_of, section_of
+from kafka_replication.config.yaml import describe, fields_of, section_of
 
 INTRODUCTION = """\
 # Configuration

@@ -1,21 +1,24 @@
-"""The values of copying (task, chunk, result), and the interface of an engine, which reads the source into chunks."""
+"""The values of copying (task, chunk, result), and the interface of an engine, which reads the source into chunks.
+
+Limits the records of the next chunk: fewer after a failure, half as many during the search for a refused record.
+
+Decides which of several engines copies the next part of a range, and up to which offset.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from kafka_replication.copying.sink import Sink, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, NewestByKey, Placement
-from kafka_replication.model.engine_choice import Turn
+from kafka_replication.model.choices import KEEP, Turn
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.model.partitioning import KEEP
-from kafka_replication.sinks.port import Sink, SinkSession
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 
 log = logging.getLogger(__name__)
 MOST_TURNS = 3  # that a result tells; the log of the task has all
@@ -204,3 +207,133 @@ def choose(engines: Sequence[CopyEngine], task: CopyTask, sink: Sink) -> Chosen:
         f"{task.key.source} {task.range}: no copy engine supports it ({named})",
         "set copy.engine to an engine that supports it",
     )
+
+
+# Most bytes of keys, values and headers, uncompressed, in a chunk, which has at least one record: to send one of large
+# records, to send it again and to read it back takes no longer than with many small ones.
+CHUNK_BYTES = 256 << 20
+GROW_AFTER = 4  # committed chunks; so at most one chunk of five fails where twice the size is always too much
+
+
+class ChunkSize:
+    """The most records of the next chunk, at most ``most``.
+
+    A chunk that failed while it was sent may have been too large for the time it had, so the next one has half of its
+    records. After every `GROW_AFTER` committed chunks the number doubles again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self._usual = most
+        self._committed = 0  # chunks since the number changed
+        self._suspects = 0  # the refused record is one of this many next records; 0: none was refused
+
+    @property
+    def records(self) -> int:
+        """The size of the next chunk. During the search for a refused record: half of the records it can be.
+
+        Each attempt, committed or refused, halves their number. A refused chunk of one record names the record.
+        """
+        return max(1, min(self._usual, self._suspects // 2)) if self._suspects else self._usual
+
+    def committed(self, count: int) -> None:
+        """A chunk of ``count`` source records was committed."""
+        self._suspects = max(0, self._suspects - count)
+        self._committed += 1
+        if self._committed >= GROW_AFTER:
+            self._usual, self._committed = min(self._most, 2 * self._usual), 0
+
+    def failed(self, written: int) -> None:
+        """A chunk failed after ``written`` records were given to the target; nothing changes if there were none."""
+        if written:
+            self._usual, self._committed = max(1, min(self._usual, written) // 2), 0
+
+    def refused(self, among: int) -> bool:
+        """Note that the target refused one of the next ``among`` records. Returns True if that narrows the search."""
+        narrower = not self._suspects or among < self._suspects
+        self._suspects = among
+        return narrower
+
+    def stop_searching(self) -> None:
+        """End the search: the refused record is known."""
+        self._suspects = 0
+
+
+LEAST = 1_000  # offsets; a session of its own is not worth less
+GROWTH = 10
+Exact = Callable[[], CopyEngine | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Turns:
+    """``engine`` copies until it hands over to ``fallback``; without a fallback it copies everything. Records that an
+    engine would change go to the ``exact`` one, if this range has one. If that cannot copy them either, they are
+    refused.
+    """
+
+    engine: CopyEngine
+    fallback: CopyEngine | None = None
+    exact: Exact | None = None
+    _fallback_until: int | None = field(init=False, default=None)  # the fallback copies up to here
+    _exact_engine: CopyEngine | None = field(init=False, default=None)  # at work, up to the next
+    _exact_until: int = field(init=False, default=0)
+    _odd_until: int = field(init=False, default=0)  # behind the record that was handed to it
+    _refusing_until: int | None = field(init=False, default=None)  # nothing is handed to it up to here
+    _most: int = field(init=False, default=LEAST)
+
+    @property
+    def now(self) -> CopyEngine:
+        if self._exact_engine is not None:
+            return self._exact_engine
+        return self.engine if self.fallback is None or self._fallback_until is None else self.fallback
+
+    @property
+    def until(self) -> int | None:
+        """The offset before which the turn ends; None if it ends with the range."""
+        if self._exact_engine is not None:
+            return self._exact_until
+        ends = [until for until in (self._refusing_until, self._fallback_until) if until is not None]
+        return min(ends, default=None)
+
+    @property
+    def hands_over(self) -> bool:
+        """True if the engine has to hand over records that it would change."""
+        return self.exact is not None and self._refusing_until is None and self._exact_engine is None
+
+    def ended(self, position: int) -> None:
+        """Note that the engine copied everything before ``position``, where its turn ended."""
+        if self._exact_engine is not None:
+            self._exact_engine = None
+            return
+        if self._refusing_until is not None and self._refusing_until <= position:
+            self._refusing_until = None
+        if self._fallback_until is not None and self._fallback_until <= position:
+            self._fallback_until = None
+
+    def hand_over(self, asked: HandOver) -> None:
+        if self._exact_engine is not None and self._exact_until > self._odd_until:
+            self._exact_until = self._odd_until  # this record alone
+        elif self._exact_engine is not None:
+            self._refuse()
+        elif not isinstance(asked, OnlyAsStored):
+            self._fallback_until = asked.until
+        elif (engine := self.exact() if self.exact else None) is None:
+            self.exact = None
+        else:
+            self._exact_engine, self._odd_until = engine, asked.until
+            self._exact_until = asked.until - 1 + self._most
+            self._most *= GROWTH
+
+    def give_up(self, until: int) -> bool:
+        """Give the range up to ``until`` to another engine, because this one got no further in several sessions. False
+        if there is no other one.
+        """
+        if self._exact_engine is not None:
+            self._refuse()
+        elif self.fallback is None or self._fallback_until is not None:
+            return False
+        else:
+            self._fallback_until = until
+        return True
+
+    def _refuse(self) -> None:
+        self._exact_engine, self._refusing_until = None, self._odd_until

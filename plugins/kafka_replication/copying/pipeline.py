@@ -12,15 +12,24 @@ from functools import partial
 from typing import Any
 
 from kafka_replication.config import PipelineDefinition
-from kafka_replication.config.values.expression import parse
-from kafka_replication.config.values.names import PROVENANCE
-from kafka_replication.copying.functions import hash_of, imported, transforming
-from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
+from kafka_replication.config.expression import parse
+from kafka_replication.config.names import PROVENANCE
+from kafka_replication.copying.sink import Record, RecordWriter, RefusedAt, Screen
+from kafka_replication.copying.steps import (
+    Origin,
+    Step,
+    StepFailed,
+    exclusion,
+    filtering,
+    hash_of,
+    imported,
+    provenance,
+    transforming,
+)
 from kafka_replication.ledger.entries import Receipt, Transform
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.model.choices import Failure, FailureKind
+from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.verification.digests import Fingerprint
 from kafka_replication.verification.newest import Change
 
 # Changes when the same definition would give other records than before. It is a part of every hash.

@@ -11,13 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
-from kafka_replication.config.sections.failures import Failures
-from kafka_replication.copying.chunk_size import ChunkSize
-from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
-from kafka_replication.copying.turns import Exact, Turns
+from kafka_replication.config.sections import Failures
+from kafka_replication.copying.engine import (
+    ChunkSize,
+    CopyEngine,
+    CopyResult,
+    CopyTask,
+    Exact,
+    HandOver,
+    SourceReader,
+    Stop,
+    Turns,
+)
+from kafka_replication.copying.sink import RefusedAt, SetAside, Sink, SinkSession
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.ledger.view import lost_before
-from kafka_replication.model.engine_choice import Turn
+from kafka_replication.model.choices import Turn
 from kafka_replication.model.errors import (
     AttemptsExhausted,
     Fenced,
@@ -34,9 +43,7 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.runtime.garbage import let_go
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import RefusedAt, Sink, SinkSession
-from kafka_replication.verification.digest import key_digest
+from kafka_replication.verification.digests import key_digest
 
 log = logging.getLogger(__name__)
 

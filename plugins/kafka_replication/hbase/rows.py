@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_replication.hbase.protocol import SYNC_WAL, thrift
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
+from kafka_replication.copying.sink import Record
+from kafka_replication.hbase.client import SYNC_WAL, thrift
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.targets import keyed
 
 FAMILY: Final = b"k"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kafka_replication.hbase.client import Answer, Client
-from kafka_replication.hbase.protocol import thrift
+from kafka_replication.hbase.client import Answer, Client, thrift
 from kafka_replication.hbase.rows import FAMILY, ORIGIN, Cells, Span, cells_of
 from kafka_replication.hbase.tables import Tables
 from kafka_replication.model.errors import GapFound

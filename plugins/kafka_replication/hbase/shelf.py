@@ -11,8 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kafka_replication.hbase.client import Answer, Client
-from kafka_replication.hbase.protocol import SYNC_WAL, thrift
+from kafka_replication.hbase.client import SYNC_WAL, Answer, Client, thrift
 from kafka_replication.hbase.rows import Cells, Span, put
 from kafka_replication.hbase.scans import Scans
 from kafka_replication.hbase.tables import ID, READ_ONLY, Tables

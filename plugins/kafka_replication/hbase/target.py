@@ -9,23 +9,20 @@ from typing import Any, ClassVar
 
 import xxhash
 
+from kafka_replication.copying.sink import Record, size_of
 from kafka_replication.hbase import client as clients
-from kafka_replication.hbase.client import SEE, Answer, Client
-from kafka_replication.hbase.protocol import THRIFT2
-from kafka_replication.hbase.puts import Puts
+from kafka_replication.hbase.client import SEE, THRIFT2, Answer, Client
 from kafka_replication.hbase.records import KeyRecords, TableRecords
 from kafka_replication.hbase.rows import FAILED, OVERHEAD, Origin, Rows, decoded, offset_of, row_key
 from kafka_replication.hbase.scans import Scans
 from kafka_replication.hbase.shelf import TableShelf
-from kafka_replication.hbase.tables import id_of, partitions_of, problem_of
+from kafka_replication.hbase.tables import Puts, id_of, partitions_of, problem_of
 from kafka_replication.ledger.entries import Place, Position
+from kafka_replication.model.choices import HBASE, LATEST, Failure, FailureKind
 from kafka_replication.model.errors import NotReady, Refused, Unreachable
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login
-from kafka_replication.model.targets import HBASE, LATEST
 from kafka_replication.planning.snapshot import Problem
-from kafka_replication.sinks.port import Record, size_of
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.record_store import Aside, Description, Item, RecordStore
 from kafka_replication.targets.resend import Resend

@@ -9,8 +9,7 @@ from typing import Final
 from kafka_replication.ledger.entries import POSITIONS, Entry, Gap, Handled, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.placement import UnknownPlacement, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 
 NONE: Final = "none"  # the level of what was not verified
 ASIDE: Final = ("quarantined", "skipped")

@@ -3,6 +3,8 @@
 A format never changes its required fields. An optional field can be added at any time: a reader that does not know it
 keeps it in ``extra``. A field that a reader must understand needs a new format: an older reader then refuses the entry
 and asks for an upgrade. Unknown content inside a known field is refused.
+
+The record keys of ledger entries: ``[kind, replication, source topic, source partition, target topic, ...]``.
 """
 
 from __future__ import annotations
@@ -26,11 +28,75 @@ from kafka_replication.ledger.entries import (
     Start,
     Verified,
 )
-from kafka_replication.ledger.fields import LedgerEntry
 from kafka_replication.ledger.placement import UPGRADE
-from kafka_replication.ledger.record_keys import FOREIGN
+from kafka_replication.ledger.values import LedgerEntry
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.model.keys import dump
+from kafka_replication.model.offsets import PartitionKey, TopicPartition, dump
+
+FOREIGN = "only this product may write the ledger topics: find the other writer, then restore or delete the entry"
+
+_TYPES = [str, str, str, int, str]
+
+
+def position_key(key: PartitionKey) -> bytes:
+    return key.entry("position")
+
+
+def verified_key(key: PartitionKey) -> bytes:
+    return key.entry("verified")
+
+
+def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
+    return key.entry("receipt", receipt.generation, receipt.range.from_)
+
+
+def gap_key(key: PartitionKey, gap: Gap) -> bytes:
+    return key.entry("gap", gap.generation, gap.range.from_)
+
+
+def handled_key(key: PartitionKey, handled: Handled) -> bytes:
+    numbered = (handled.number,) if handled.number else ()  # the first one has the key that it always had
+    return key.entry("handled", handled.generation, handled.offsets.ranges[0].from_, *numbered)
+
+
+def start_key(key: PartitionKey) -> bytes:
+    return key.entry("start")
+
+
+def deleted_key(key: PartitionKey) -> bytes:
+    return key.entry("deleted")
+
+
+def removed_key(key: PartitionKey) -> bytes:
+    return key.entry("removed")
+
+
+def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
+    """(kind, key, further numbers). Raises LedgerUnreadable for a key that this product did not write."""
+    kind, replication, topic, partition, target, *more = parts_of(data)
+    try:
+        return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
+    except ValueError as e:  # no partition that there can be
+        raise _not_ours(data) from e
+
+
+def parts_of(data: bytes | None) -> list[Any]:
+    """The parts of a key: kind, replication, source topic, source partition, target topic, and further numbers. Raises
+    LedgerUnreadable for a key that this product did not write.
+    """
+    try:
+        parts: list[Any] = json.loads((data or b"").decode())  # of bytes it would find out the encoding first
+        types = [*map(type, parts)]
+    except (ValueError, TypeError) as e:
+        raise _not_ours(data) from e
+    if types[:5] != _TYPES or (len(types) > len(_TYPES) and set(types[5:]) != {int}):
+        raise _not_ours(data)
+    return parts
+
+
+def _not_ours(data: bytes | None) -> LedgerUnreadable:
+    return LedgerUnreadable(f"a ledger entry has the key {data!r}, which is not ours", FOREIGN)
+
 
 E = TypeVar("E", bound=LedgerEntry)
 KINDS: Final[Mapping[str, type[Entry]]] = {

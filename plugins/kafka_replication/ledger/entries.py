@@ -12,7 +12,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kafka_replication.ledger.fields import Extra, JsonCoverage, JsonRange, LedgerEntry, Number
 from kafka_replication.ledger.placement import (
     JsonPlacement,
     KafkaPartitions,
@@ -27,15 +26,15 @@ from kafka_replication.ledger.placement import (
     parts_of,
     proof_of,
 )
+from kafka_replication.ledger.values import Extra, JsonCoverage, JsonRange, LedgerEntry, Number
 from kafka_replication.ledger.values import FailedRecord as FailedRecord
 from kafka_replication.ledger.values import Ids as Ids
 from kafka_replication.ledger.values import Place as Place
 from kafka_replication.ledger.values import Proof as Proof
 from kafka_replication.ledger.values import Transform as Transform
 from kafka_replication.ledger.values import how as how
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.choices import EXACTLY_ONCE, TRANSACTIONAL, Delivery, Promise
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.model.targets import TRANSACTIONAL, Promise
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"

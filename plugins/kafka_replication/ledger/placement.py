@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, PlainSerializer, PlainValidator, Tag
 
-from kafka_replication.ledger.fields import STRICT, JsonCoverage, Number
-from kafka_replication.ledger.values import Proof
+from kafka_replication.ledger.values import STRICT, JsonCoverage, Number, Proof
+from kafka_replication.model.choices import KEEP, PartitionedBy
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.model.partitioning import KEEP, PartitionedBy
 
 UPGRADE = "upgrade this installation: a newer version wrote it"
 

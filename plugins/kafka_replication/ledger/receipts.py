@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.model.delivery import EXACTLY_ONCE
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.choices import EXACTLY_ONCE
+from kafka_replication.model.offsets import Coverage, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,16 @@ from typing import Final
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.codec import (
+    deleted_key,
+    gap_key,
+    handled_key,
+    position_key,
+    receipt_key,
+    removed_key,
+    start_key,
+    verified_key,
+)
 from kafka_replication.ledger.entries import (
     POSITIONS,
     RECEIPTS,
@@ -20,19 +30,8 @@ from kafka_replication.ledger.entries import (
     Start,
     Verified,
 )
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.ledger.record_keys import (
-    deleted_key,
-    gap_key,
-    handled_key,
-    position_key,
-    receipt_key,
-    removed_key,
-    start_key,
-    verified_key,
-)
-from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.ledger.port import Ledger, TransactionPort
+from kafka_replication.model.offsets import PartitionKey
 
 QUEUED: Final = 10_000  # deletions; the producer's queue is bounded
 

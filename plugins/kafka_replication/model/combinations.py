@@ -11,9 +11,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
-from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
-from kafka_replication.model.targets import KAFKA, LATEST, SHAPES, TARGETS
+from kafka_replication.model.choices import (
+    BUILT_IN,
+    EXACTLY_ONCE,
+    FUNCTION,
+    KAFKA,
+    KEEP,
+    LATEST,
+    PROFILES,
+    SHAPES,
+    TARGETS,
+)
 
 Axis = Literal[
     "delivery",

@@ -6,8 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, PartitionKey
 
 
 def approve_gap(key: PartitionKey, gap: OffsetRange) -> str:

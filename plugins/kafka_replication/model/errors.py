@@ -36,12 +36,15 @@
 ``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
 ``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays the same when the wording changes.
 ``exit_code`` is that of a command that ends with the error.
+
+Collects the mistakes in several values of one request, so that one error names them all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right, perhaps_denied
 
@@ -288,3 +291,28 @@ class Stalled(Unreachable):
     """A wait made no progress within its stall clock."""
 
     id = "stalled"
+
+
+Value = TypeVar("Value")
+Other = TypeVar("Other")
+
+
+class Mistakes:
+    """The mistakes in the values that were read so far."""
+
+    def __init__(self) -> None:
+        self._found: list[BadInput] = []
+
+    def of(self, read: Callable[[], Value], instead: Other) -> Value | Other:
+        """The result of ``read``; ``instead`` if it raises BadInput. The error is kept."""
+        try:
+            return read()
+        except BadInput as e:
+            self._found.append(e)
+            return instead
+
+    def raise_all(self) -> None:
+        """Raise BadInput with all mistakes and each remedy once, if there are any."""
+        if self._found:
+            remedies = dict.fromkeys(e.remedy for e in self._found if e.remedy)
+            raise BadInput("; ".join(e.what for e in self._found), "; ".join(remedies)) from self._found[0]

@@ -1,4 +1,7 @@
-"""Converts times to and from milliseconds since the epoch, the form that Kafka and the store use, and to text."""
+"""Converts times to and from milliseconds since the epoch, the form that Kafka and the store use, and to text.
+
+Sizes in bytes, as text for people.
+"""
 
 from __future__ import annotations
 
@@ -44,3 +47,11 @@ def now(before: float = 0) -> str:
     """The current time, or so many seconds before it, as RFC 3339 in UTC, to the millisecond."""
     moment = datetime.fromtimestamp(time.time() - before, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def amount(size: float) -> str:
+    """Bytes in the largest unit that fits, with one decimal: ``1.2 MB``."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return f"{size:,.0f} bytes"

@@ -10,44 +10,46 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kafka_replication.kafka.write.partitioner import partition_of_key
+from kafka_replication.copying.sink import Record, digest_of
+from kafka_replication.kafka.partitioner import partition_of_key
 from kafka_replication.ledger.entries import Position
-from kafka_replication.model.failures import Failure
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.choices import Failure
 from kafka_replication.model.newest import KeyHash
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.opensearch.bulk import Bulk, deletion, item
+from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.documents import (
     FIELD,
+    Bulk,
     Documents,
     NoDocument,
     Origin,
     ValueForm,
     decoded,
+    deletion,
     id_of,
+    item,
     read,
 )
-from kafka_replication.opensearch.indexes import described, partitions_of
 from kafka_replication.opensearch.searches import (
     FIRST_PAGE,
     Query,
     count,
+    described,
     documents,
     foreign,
     hits,
     in_range,
     ours,
     page,
+    partitions_of,
     refresh,
     within,
 )
-from kafka_replication.sinks.port import Record, digest_of
 from kafka_replication.targets import keyed
 from kafka_replication.targets.keyed import KeyedPartition, version
 from kafka_replication.targets.record_store import MOST_FOREIGN, Item, Leftover, Records
 from kafka_replication.targets.resend import Resend
-from kafka_replication.verification.digest import record_digest
+from kafka_replication.verification.digests import record_digest
 from kafka_replication.verification.matching import Sent
 from kafka_replication.verification.newest import Found
 

@@ -9,22 +9,19 @@ from typing import Any, ClassVar, Final
 
 import xxhash
 
+from kafka_replication.copying.sink import Record
 from kafka_replication.ledger.entries import Place, Position
+from kafka_replication.model.choices import LATEST, OPENSEARCH, Failure, FailureKind
 from kafka_replication.model.errors import NotAuthorized, NotReady, Refused, ReplicationError
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login
-from kafka_replication.model.targets import LATEST, OPENSEARCH
 from kafka_replication.opensearch import client as clients
-from kafka_replication.opensearch.bulk import Bulk, item
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
-from kafka_replication.opensearch.documents import FIELD, mapping
-from kafka_replication.opensearch.indexes import described, partitions_of, problem_of
+from kafka_replication.opensearch.documents import FIELD, Bulk, item, mapping
 from kafka_replication.opensearch.journal import BLOCKS, INDEX, PAGE, IndexShelf
 from kafka_replication.opensearch.records import IndexRecords, KeyRecords
-from kafka_replication.opensearch.searches import hits, refresh
+from kafka_replication.opensearch.searches import described, hits, partitions_of, problem_of, refresh
 from kafka_replication.planning.snapshot import Problem
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.record_store import Aside, Description, RecordStore
 from kafka_replication.targets.resend import Resend

@@ -11,24 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_replication.config import Replication
-from kafka_replication.config.values.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, WATCH_DAG
+from kafka_replication.config.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, WATCH_DAG
 from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import extras
 
 try:
     from airflow.sdk import get_parsing_context
 
-    from kafka_replication.orchestration.dags.audit_dag import build_audit_dag
-    from kafka_replication.orchestration.dags.backfill_dag import build_backfill_dag
-    from kafka_replication.orchestration.dags.dag_factory import build_broken_dag, build_dag
-    from kafka_replication.orchestration.dags.failed_dag import build_failed_dag
-    from kafka_replication.orchestration.dags.import_errors import (
+    from kafka_replication.orchestration.dag_factory import build_backfill_dag, build_broken_dag, build_dag
+    from kafka_replication.orchestration.repair_dags import build_audit_dag, build_failed_dag, build_repair_dag
+    from kafka_replication.orchestration.watch_dag import (
         broken_replications,
+        build_watch_dag,
         good_replications,
         raise_import_errors,
     )
-    from kafka_replication.orchestration.dags.repair_dag import build_repair_dag
-    from kafka_replication.orchestration.dags.watch_dag import build_watch_dag
 except ModuleNotFoundError as missing:
     raise BadInput(f"the DAGs need a package that is not installed ({missing})", extras.install("airflow")) from missing
 

@@ -25,15 +25,13 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from kafka_replication.model.errors import BadInput, ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import EPOCH
-from kafka_replication.orchestration.connecting.store_url import store
+from kafka_replication.orchestration.connections import store
 from kafka_replication.runtime import extras
 from kafka_replication.web import PREFIX, pages
-from kafka_replication.web.actions import SUFFIXES
+from kafka_replication.web.actions import SUFFIXES, Site, dag_run_of, replication_of, store_run_id
 from kafka_replication.web.pages import Choices, Reader, Step
-from kafka_replication.web.site import Site, dag_run_of, replication_of, store_run_id
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore

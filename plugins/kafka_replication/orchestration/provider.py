@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
-HOOKS: Final = "kafka_replication.orchestration.connecting.target_hooks"
+HOOKS: Final = "kafka_replication.orchestration.target_hooks"
 _FLAG: Final = {"type": ["boolean", "null"]}
 _TEXT: Final = {"type": ["string", "null"]}
 OPENSEARCH: Final[Mapping[str, Any]] = {

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.values.time import parse_time
-from kafka_replication.model.errors import BadInput, Fenced, ReplicationError, Unreachable
-from kafka_replication.model.mistakes import Mistakes
-from kafka_replication.orchestration.connecting.connections import AirflowConnections
-from kafka_replication.orchestration.connecting.store_url import store
-from kafka_replication.orchestration.pages import form
-from kafka_replication.planning.backfill.backfill_request import LATEST, parse_topics
+from kafka_replication.config.expression import parse_time
+from kafka_replication.model.errors import BadInput, Fenced, Mistakes, ReplicationError, Unreachable
+from kafka_replication.orchestration import forms
+from kafka_replication.orchestration.connections import AirflowConnections, store
+from kafka_replication.planning.backfill_request import LATEST, parse_topics
 from kafka_replication.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from kafka_replication.planning.plan import Plan
     from kafka_replication.runs.run import LeasedRun, Request, Run
     from kafka_replication.store.held_lease import Release
-    from kafka_replication.watermarks.topics import Scope
+    from kafka_replication.watermarks.values import Scope
 
 log = logging.getLogger(__name__)
 PLAN = "plan"  # the id of a DAG's first task
@@ -42,8 +40,8 @@ def request_of(replication: Replication, params: Any) -> Request:
     from kafka_replication.runs.run import Request
 
     mistakes = Mistakes()
-    moment = mistakes.of(lambda: _until(form.text(params["until"]) or LATEST), None)
-    topics = mistakes.of(lambda: parse_topics(replication, form.lines(params["topics"])), ())
+    moment = mistakes.of(lambda: _until(forms.text(params["until"]) or LATEST), None)
+    topics = mistakes.of(lambda: parse_topics(replication, forms.lines(params["topics"])), ())
     mistakes.raise_all()
     return Request(topics, moment, params["dry_run"])
 
@@ -123,7 +121,7 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
     of an exception off.
     """
     # What a failed task's callback needs: it is imported while the task works, since Airflow gives a callback 20 s.
-    from kafka_replication.orchestration.alerting import watching  # noqa: F401
+    from kafka_replication.orchestration import watching  # noqa: F401
 
     try:
         yield
@@ -133,9 +131,9 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
         is_new = tries_once is not None and isinstance(e, Unreachable) and _never_worked(tries_once)
         if is_new:
             log.error("no further try: nothing of this replication was ever verified")
-        from kafka_replication.alerting import channels
+        from kafka_replication.alerting import telling
 
-        channels.make_ready()  # for the same reason
+        telling.make_ready()  # for the same reason
         retriable = (e.retriable or isinstance(e, Fenced)) and not is_new
         raise failure(str(e), retriable=retriable, error=e) from None
 

@@ -12,16 +12,11 @@ from typing import Any
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView, copied_until
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.model.targets import LATEST
-from kafka_replication.planning.checks import preflight
-from kafka_replication.planning.partitions import gaps, partitioning_changes, refusals
-from kafka_replication.planning.partitions.refusals import Refusal
-from kafka_replication.planning.partitions.starts import is_for, start_of
+from kafka_replication.model.choices import EXACTLY_ONCE, LATEST, LOSSY
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning import partitioning_changes, preflight, refusals, target_retention
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.retention import target_retention
+from kafka_replication.planning.refusals import Refusal, is_for, start_of
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
 
 
@@ -295,7 +290,7 @@ class Planner:
         if problem := problem or self._target_problem(key, target):
             return refusals.unreadable(problem)
         offsets = source.offsets(number)
-        first_gap = gaps.first_gap(position, offsets.log_start)
+        first_gap = refusals.first_gap(position, offsets.log_start)
         if first_gap:
             return refusals.overrun(key, first_gap, offsets.log_start)
         # The last stable offset never decreases, and neither does the high watermark, which is at or above it.

@@ -14,12 +14,11 @@ from kafka_replication.ledger.entries import Entry, Gap, Handled, Position, Rece
 from kafka_replication.ledger.placement import Part, ends_of
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView, lost_before
-from kafka_replication.model.delivery import EXACTLY_ONCE
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.model.choices import EXACTLY_ONCE
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.times import now
-from kafka_replication.planning.backfill.recopy import without
 from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.recopy import without
 
 
 class NotProven(Exception):

@@ -1,19 +1,26 @@
-"""The plan of a run, as values. `live` and `backfill` create plans, `plan_codec` encodes them."""
+"""The plan of a run, as values. `live` and `backfill` create plans, `plan_codec` encodes them.
+
+Notes about a filter or transform that is not the one that earlier records were copied with. Pure.
+
+Finds the offset from which a run needs receipts. Verified ranges need none: reading does not grow with history.
+
+Decides which receipts a ledger need not keep any longer. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, PlainSerializer
 
-from kafka_replication.ledger.entries import Ids
-from kafka_replication.ledger.fields import JsonCoverage, JsonRange, Number
-from kafka_replication.model.engine_choice import EngineChoice
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.ledger.entries import Ids, Receipt, Transform, how
+from kafka_replication.ledger.values import JsonCoverage, JsonRange, Number
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.choices import EngineChoice
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 
 
 class State(StrEnum):
@@ -169,3 +176,57 @@ class Plan:
     @property
     def idle(self) -> bool:
         return not (self.to_copy or self.pending)
+
+
+def changes(plan: Plan, ledger: LedgerView, today: Transform | None) -> tuple[str, ...]:
+    """One note for each earlier filter or transform that the records of this plan follow, if it is not ``today``'s.
+
+    The position stores the one that the last chunk was copied with. So the first run with a new one notes the change,
+    and later runs do not.
+    """
+    earlier: dict[Transform | None, list[str]] = {}
+    for planned in plan.to_copy:
+        position = ledger.positions.get(planned.key)
+        if position is not None and position.coverage and position.transform != today:
+            earlier.setdefault(position.transform, []).append(f"{planned.key.source} from {planned.position}")
+    return tuple(
+        f"filter or transform changed: records are copied {how(today)} now, earlier ones were copied {how(before)}"
+        f" ({', '.join(sorted(places)[:5])}{' and others' if len(places) > 5 else ''})"
+        for before, places in earlier.items()
+    )
+
+
+def receipts_from(plan: Plan, view: LedgerView, ends: Mapping[int, int]) -> dict[int, int]:
+    """For each ledger partition the offset from which this plan needs receipts to verify and to report.
+
+    ``ends`` must be taken before ``view`` is read: receipts that the view does not cover are then at or above them.
+    """
+    offsets: dict[int, int] = {}
+    for planned in plan.to_account_for:
+        partition = planned.key.ledger_partition
+        needed, account = ends[partition], view.of(planned.key, planned.generation)
+        verified = account.verified_or_waived()
+        if view.position(planned.key, planned.generation) is None:
+            pass  # opened after the view was read, or refused: there are no receipts
+        elif any(verified.within(range_) for range_ in planned.ranges):
+            needed = 0  # a backfill over copied offsets reports their receipts
+        elif account.pending():
+            needed = account.receipts_from() or 0
+        offsets[partition] = min(offsets.get(partition, ends[partition]), needed)
+    return offsets
+
+
+def may_go(view: LedgerView, before: str) -> Callable[[PartitionKey, Receipt], bool]:
+    """True of a receipt that was written ``before`` this time, and about which nothing is left to do: its range is
+    verified or given up, or of an earlier generation, and it set no record aside.
+    """
+
+    def decide(key: PartitionKey, receipt: Receipt) -> bool:
+        position = view.positions.get(key)
+        if position is None or receipt.time >= before or receipt.failures:
+            return False
+        if receipt.generation != position.generation:
+            return receipt.generation < position.generation
+        return view[key].verified_or_waived().contains(receipt.range)
+
+    return decide

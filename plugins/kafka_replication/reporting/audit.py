@@ -10,14 +10,12 @@ from typing import Any, Literal
 from kafka_replication.documents import GapRow, Pair, SpanRow, place
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt, Transform, how
 from kafka_replication.ledger.placement import Part
+from kafka_replication.model.choices import TRANSACTIONAL, Promise
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.model.targets import TRANSACTIONAL, Promise
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.reporting.table import table
-from kafka_replication.verification.findings import Findings, Stretch
+from kafka_replication.verification.auditing import Findings, Sample, Stretch
 from kafka_replication.verification.matching import Difference, Kind, join_moved
-from kafka_replication.verification.sample import Sample
 
 AuditOutcome = Literal["clean", "differs", "failed"]
 

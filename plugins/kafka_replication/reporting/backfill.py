@@ -9,13 +9,11 @@ from typing import Literal
 
 from kafka_replication.documents import Pairs, SpanRow, place
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.model.sizes import amount
-from kafka_replication.model.times import EPOCH, from_millis
-from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
-from kafka_replication.planning.backfill.backfill_request import show
-from kafka_replication.reporting.run.engines import engine_rows
-from kafka_replication.reporting.run.report import PlannedOutcome, RunReport, new_topics
-from kafka_replication.reporting.table import table
+from kafka_replication.model.times import EPOCH, amount, from_millis
+from kafka_replication.planning.backfill_plan import BackfillLine, BackfillPlan
+from kafka_replication.planning.backfill_request import show
+from kafka_replication.reporting.run import PlannedOutcome, RunReport, new_topics
+from kafka_replication.reporting.table import engine_rows, table
 
 DAY = 86_400_000
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation, OpenCause
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
-from kafka_replication.config.values.schedule import last_due
+from kafka_replication.config.names import last_due
 from kafka_replication.model.commands import failed_list, on_lines
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.times import duration, to_text
+from kafka_replication.planning.foresight import by_topic, others
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.retention.foresight import by_topic, others
-from kafka_replication.reporting.run.progress import Progress
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord
 

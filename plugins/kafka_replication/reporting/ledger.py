@@ -11,7 +11,7 @@ from kafka_replication.documents import PartitionRow, place
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.reporting.table import table
 
 

@@ -1,14 +1,27 @@
-"""Tables as plain text, for a terminal, a file and Airflow's log. Airflow's log would show colour codes as text."""
+"""Tables as plain text, for a terminal, a file and Airflow's log. Airflow's log would show colour codes as text.
+
+The documents of ``check`` and ``plan``.
+
+The engines of a plan or a report: which one begins with how many partitions, which one takes over, and why.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from kafka_replication.documents import FailureDocument, From, PartitionRow
+from kafka_replication.model.choices import EngineChoice, Turn
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.snapshot import Finding
 
 _GAP = 2
 
@@ -30,3 +43,106 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     with console.capture() as captured:
         console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+
+
+MOST = 10  # turns that are named for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRow:
+    """The engine that begins with the ranges of so many partitions, and the reason."""
+
+    engine: str
+    why: str
+    partitions: int
+
+    def line(self, done: str = "copied") -> str:
+        """The same for people."""
+        partitions = f"{self.partitions:,} partition{'s' * (self.partitions != 1)}"
+        return f"{done} by the {self.engine} engine: {partitions} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTurnRow:
+    """An engine that got these offsets to copy instead of the chosen one, or of the one before it, and the reason."""
+
+    from_: From
+    until: int
+    engine: str
+    why: str
+
+    @classmethod
+    def of(cls, turn: Turn) -> EngineTurnRow:
+        return cls(from_=turn.range.from_, until=turn.range.until, engine=turn.engine, why=turn.why)
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.from_, self.until)
+
+
+def engine_rows(choices: Iterable[EngineChoice | None]) -> list[EngineRow]:
+    """A row for each engine and reason, the most frequent one first."""
+    counted = Counter(choice for choice in choices if choice is not None)
+    return [EngineRow(engine=engine, why=why, partitions=count) for (engine, why), count in counted.most_common()]
+
+
+def turn_lines(turns: Sequence[tuple[PartitionRow, EngineTurnRow]]) -> list[str]:
+    """A line for each turn in a range."""
+    lines = [f"{line.source} {turn.range} went to the engine {turn.engine}: {turn.why}" for line, turn in turns]
+    more = len(lines) - MOST
+    rest = [f"{more:,} more parts of ranges went to another engine; --json names them"] if more > 0 else []
+    return [*lines[:MOST], *rest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckDocument:
+    """``check``: what a run would refuse or warn about. ``ok`` is false if one of the findings is an error. ``engines``
+    is empty where nothing would be copied, or if there is no plan.
+    """
+
+    replication: str
+    ok: bool
+    findings: Sequence[Finding]
+    engines: Sequence[EngineRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFailureDocument(FailureDocument):
+    """``check`` while a cluster does not answer: why, and the findings about everything else."""
+
+    replication: str
+    ok: bool
+    findings: Sequence[Finding]
+    engines: Sequence[EngineRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFailureDocument(FailureDocument):
+    """``plan`` while a cluster does not answer: why, and the findings about the other one."""
+
+    replication: str
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument(Plan):
+    """``plan``: what a run would do now."""
+
+    findings: Sequence[Finding]
+
+    @classmethod
+    def of(cls, plan: Plan, findings: Sequence[Finding]) -> PlanDocument:
+        return cls(**{each.name: getattr(plan, each.name) for each in fields(Plan)}, findings=findings)
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """The last line of a check: whether a run would refuse something."""
+    errors = sum(finding.severity == "error" for finding in findings)
+    warnings = _counted(len(findings) - errors, "warning")
+    if errors:
+        return f"not ok: {_counted(errors, 'error')}, {warnings}"
+    return f"ok: a run would refuse nothing; {warnings}" if findings else "ok: no findings"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

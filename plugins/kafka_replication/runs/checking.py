@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
-from kafka_replication.planning.checks import preflight
-from kafka_replication.planning.checks.loops import loops
-from kafka_replication.planning.findings import Finding
-from kafka_replication.reporting.run.engines import EngineRow, engine_rows
-from kafka_replication.runs.plan import one_side, previewing
-from kafka_replication.runs.replicate.replicating import job
+from kafka_replication.planning import preflight
+from kafka_replication.planning.preflight import loops
+from kafka_replication.planning.snapshot import Finding
+from kafka_replication.reporting.table import EngineRow, engine_rows
+from kafka_replication.runs import previewing
+from kafka_replication.runs.replicating import job
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.spark.host import reach
+from kafka_replication.spark import reach
 from kafka_replication.spark.launcher import Launcher
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def check(run: Run) -> Checked:
         run = run.of(run.replication.model_copy(update={"transform": ()}))
     previewing.check_functions(run)
     away = run.clusters.away
-    both = Checked(list(one_side.findings(run, away))) if away else _of_both(run)
+    both = Checked(list(previewing.one_side_findings(run, away))) if away else _of_both(run)
     found = both.findings if away else [*both.findings, *_loops(run, as_written)]
     functions = run.replication.pipeline.modules
     spark = reach.check(run.clusters.spark, run.replication.copying, functions)

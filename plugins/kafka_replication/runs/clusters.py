@@ -9,20 +9,18 @@ from itertools import chain
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import Connections, SparkConnection
-from kafka_replication.kafka import AdminClient
-from kafka_replication.kafka.client import clients
+from kafka_replication.connections import Connections, SparkConnection
+from kafka_replication.kafka import AdminClient, clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.choices import KAFKA, Promise, promised
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login, Side
-from kafka_replication.model.targets import KAFKA, Promise, promised
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.targets.port import Target, TargetSettings
-from kafka_replication.targets.registry import kind
+from kafka_replication.targets.port import Target, TargetSettings, kind
 
 
 class Clusters:

@@ -8,14 +8,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.metadata import snapshotter
+from kafka_replication.kafka import snapshotter
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.identity import ProcessIdentity
 from kafka_replication.store.held_lease import HeldLease, Release, Terms, wait_for_lease
-from kafka_replication.watermarks.topics import Scope, TargetTopics
-from kafka_replication.watermarks.values import Claim
+from kafka_replication.watermarks.values import Claim, Scope, TargetTopics
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore

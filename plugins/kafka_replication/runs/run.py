@@ -13,20 +13,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import Connections
+from kafka_replication.connections import Connections
 from kafka_replication.copying.pipeline import Pipeline, load
-from kafka_replication.kafka.metadata import snapshotter
+from kafka_replication.kafka import snapshotter
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import AttemptsExhausted, Fenced
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import own
-from kafka_replication.planning.partitions.starts import unresolved
 from kafka_replication.planning.plan import Plan
-from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.planning.stored import store_finding, unknown_to_store
-from kafka_replication.reporting.run.progress import Progress
+from kafka_replication.planning.refusals import unresolved
+from kafka_replication.planning.snapshot import Snapshot, store_finding, unknown_to_store
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runs.target_drift import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry

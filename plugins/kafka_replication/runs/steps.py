@@ -3,16 +3,14 @@
 A DAG task and a command call these same functions. Each may be called again after a crash at any moment.
 """
 
-from kafka_replication.reporting.run.arithmetic import NotDone
-from kafka_replication.runs.plan.one_side import findings as findings_of_one_side
-from kafka_replication.runs.plan.preparing import prepare
-from kafka_replication.runs.plan.previewing import check_functions, preview
-from kafka_replication.runs.plan.resuming import resumed
-from kafka_replication.runs.replicate.advancing import advance
-from kafka_replication.runs.replicate.fencing import fence_stale_producers
-from kafka_replication.runs.replicate.replicating import Replicated, replicate, verify
-from kafka_replication.runs.report.announcing import verified_now
-from kafka_replication.runs.report.reporting import report
+from kafka_replication.reporting.arithmetic import NotDone
+from kafka_replication.runs.bookkeeping import advance
+from kafka_replication.runs.fencing import fence_stale_producers, resumed
+from kafka_replication.runs.preparing import prepare
+from kafka_replication.runs.previewing import check_functions, preview
+from kafka_replication.runs.previewing import one_side_findings as findings_of_one_side
+from kafka_replication.runs.replicating import Replicated, replicate, verify
+from kafka_replication.runs.reporting import report, verified_now
 
 __all__ = [
     "NotDone",

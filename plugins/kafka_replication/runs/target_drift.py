@@ -11,23 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
+from kafka_replication.model.choices import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition, readable
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, PartitionKey, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import in_doubt, proven_lost
-from kafka_replication.planning.retention.target_retention import (
-    Retention,
-    expected_end,
-    may_be_gone,
-    offsets_on,
-    removed,
-)
 from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.target_retention import Retention, expected_end, may_be_gone, offsets_on, removed
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime import background
 

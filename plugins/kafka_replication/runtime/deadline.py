@@ -1,4 +1,7 @@
-"""One deadline for a run. It limits every wait and retry. Work on a range also ends if the range does not move."""
+"""One deadline for a run. It limits every wait and retry. Work on a range also ends if the range does not move.
+
+Measures for how long a number that should fall has not fallen.
+"""
 
 from __future__ import annotations
 
@@ -191,3 +194,25 @@ class _FailuresInARow:
             self.failures, self._before = 1, now
             self._deadline.moved()
         return backoff(self.failures)
+
+
+class StallClock:
+    """Measures how long a number that should fall has not fallen; it is over after ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._least = seconds, math.inf
+        self._progress = time.monotonic()
+
+    def moved(self) -> None:
+        """Begin again: something else shows that it does not stand still."""
+        self._progress = time.monotonic()
+
+    def is_over(self, left: float = math.inf) -> bool:
+        now = time.monotonic()
+        if left < self._least:
+            self._least, self._progress = left, now
+        return now - self._progress > self._seconds
+
+    def is_old(self, seconds: float) -> bool:
+        """True if the number has not fallen for so many seconds."""
+        return time.monotonic() - self._progress > seconds

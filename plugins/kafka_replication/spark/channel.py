@@ -18,8 +18,8 @@ from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from kafka_replication.spark.host.workspace import write_private
 from kafka_replication.spark.jobs import ANSWER, JOB, Answer, Job
+from kafka_replication.spark.workspace import write_private
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The entry point for spark-submit if the package is installed. See `kafka_replication.spark.driver.driver`."""
+"""The entry point for spark-submit if the package is installed. See `kafka_replication.spark.driver`."""
 
 from kafka_replication.spark.start import main
 

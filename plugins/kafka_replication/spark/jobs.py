@@ -11,14 +11,12 @@ from pydantic import PlainSerializer
 
 from kafka_replication.config import Copy, Replication
 from kafka_replication.copying.engine import CopyResult, CopyTask
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage
-from kafka_replication.model.targets import module_of
+from kafka_replication.model.choices import module_of
+from kafka_replication.model.offsets import Coverage, PartitionKey
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import deferred, private
 from kafka_replication.spark.failures import Failure
-from kafka_replication.targets.port import Target, TargetSettings
-from kafka_replication.targets.registry import kind
+from kafka_replication.targets.port import Target, TargetSettings, kind
 from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
@@ -30,9 +28,9 @@ NEEDED = (
     "pydantic",
     "tenacity",
     "jmespath",
-    "kafka_replication.kafka.engines.record.engine",
+    "kafka_replication.kafka.record_engine",
 )
-NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.engines.batch.engine")
+NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.batch_engine")
 # Seconds: brokers restart and leaders move in less, and the next run, which tries again, need not wait for long.
 WITHOUT_PROGRESS = 600.0
 

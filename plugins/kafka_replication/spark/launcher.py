@@ -9,17 +9,17 @@ from contextlib import ExitStack, closing, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.runtime import deadline
 from kafka_replication.spark.failures import MASTER_SILENT, NOT_STARTED
-from kafka_replication.spark.host.workspace import Workspace, workspace
 from kafka_replication.spark.jobs import Job, JobEnd
-from kafka_replication.spark.submitting.output import READ_SECONDS, OutputFile
+from kafka_replication.spark.submit import READ_SECONDS, OutputFile
+from kafka_replication.spark.workspace import Workspace, workspace
 
 if TYPE_CHECKING:
     from kafka_replication.spark.channel import LauncherSide
-    from kafka_replication.spark.submitting.said import SparkLog
+    from kafka_replication.spark.reach import SparkLog
 
 Deliver = Callable[[Sequence[Any]], None]  # gets `RangeResult` of tasks, and `Audited` of audits
 END_SECONDS = 15.0  # for the end of spark-submit
@@ -130,13 +130,13 @@ class Launcher:
         return JobEnd.of(failure)
 
     def _started(self, job: Job) -> LauncherSide:
+        from kafka_replication.spark import reach
         from kafka_replication.spark.channel import LauncherSide, Listener
-        from kafka_replication.spark.host import reach
-        from kafka_replication.spark.submitting.said import SparkLog
+        from kafka_replication.spark.reach import SparkLog
 
         if self._driver is None:
             said = self._log = SparkLog(master := self._submission.master)
-            if silent := reach.silent(master):
+            if silent := reach.silent_master(master):
                 raise Unreachable(f"{MASTER_SILENT.what}: {silent}", MASTER_SILENT.remedy)
             here = self._stack.enter_context(workspace())
             listening = self._stack.enter_context(closing(Listener(here.socket)))
@@ -177,7 +177,7 @@ def terminal_launcher(
     """The command line's launcher. ``find`` is called for its first job; it may raise BadInput, ConnectionMissing."""
 
     def submission() -> Submission:
-        from kafka_replication.spark.submitting.submit import TerminalSubmission
+        from kafka_replication.spark.submit import TerminalSubmission
 
         return TerminalSubmission(find(), conf, output)
 

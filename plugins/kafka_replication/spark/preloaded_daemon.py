@@ -12,12 +12,12 @@ from kafka_replication.spark.start import prefer_linked
 
 PRELOADED = (
     "pyspark.worker",
-    "kafka_replication.spark.worker.worker",
-    "kafka_replication.kafka.engines.record.engine",
+    "kafka_replication.spark.worker",
+    "kafka_replication.kafka.record_engine",
     "kafka_replication.kafka.ledger",
-    "kafka_replication.kafka.preflight.reachability",
-    "kafka_replication.kafka.read_back.segment_reader",
-    "kafka_replication.kafka.write.sink",
+    "kafka_replication.kafka.reachability",
+    "kafka_replication.kafka.read_back",
+    "kafka_replication.kafka.sink",
 )
 
 

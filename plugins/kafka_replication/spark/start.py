@@ -30,7 +30,7 @@ def main() -> None:
     """The driver's entry point: ``SCRIPT SOCKET``."""
     prefer_linked()
     with loading():
-        from kafka_replication.spark.driver import driver
+        from kafka_replication.spark import driver
 
     driver.main()
 

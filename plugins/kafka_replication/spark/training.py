@@ -10,17 +10,15 @@ import sys
 from contextlib import ExitStack
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import SparkConnection
+from kafka_replication.connections import SparkConnection
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.spark.host import local
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.spark import local
 from kafka_replication.spark.jobs import Job, RangeTask
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submitting.output import OutputFile
-from kafka_replication.spark.submitting.submit import TerminalSubmission, spark_home
+from kafka_replication.spark.submit import OutputFile, TerminalSubmission, spark_home
 from kafka_replication.verification.read_back import ReadBackTask
 
 log = logging.getLogger(__name__)

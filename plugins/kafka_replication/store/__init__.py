@@ -44,9 +44,9 @@ def why_not_writable(url: str) -> ReplicationError | None:
     """The error that a run would raise when it writes to this store; None if there is none. Only rights are read, and
     nothing is written. Raises BadInput, Unreachable.
     """
-    from kafka_replication.store import connect, writable
+    from kafka_replication.store import connect, database
 
-    return writable.why_not(connect.parse(url))
+    return database.why_not_writable(connect.parse(url))
 
 
 def shown(url: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, text
 
-from kafka_replication.alerting.values import Alert, Decide, Decision, Kind, OpenCause, taken_back
+from kafka_replication.alerting.open_causes import Alert, Decide, Decision, Kind, OpenCause, taken_back
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.store import connect, schema

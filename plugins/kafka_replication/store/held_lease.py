@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafka_replication.model.errors import Busy, ReplicationError, Unreachable
-from kafka_replication.watermarks.topics import Scope, TargetTopics
-from kafka_replication.watermarks.values import Claim, Lease
+from kafka_replication.watermarks.values import Claim, Lease, Scope, TargetTopics
 
 if TYPE_CHECKING:
     from kafka_replication.store.leases import Leases

@@ -14,13 +14,12 @@ from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, updat
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.identity import IDENTITY
-from kafka_replication.store import connect, schema, totals
+from kafka_replication.store import connect, schema, tables
 from kafka_replication.store.database import Database, reads, writes
-from kafka_replication.store.rows import replace
+from kafka_replication.store.tables import replace
 from kafka_replication.watermarks import lease_rules
 from kafka_replication.watermarks.lease_rules import LATE, is_alive, not_held
-from kafka_replication.watermarks.topics import TargetTopics
-from kafka_replication.watermarks.values import Claim, Lease, RunRecord
+from kafka_replication.watermarks.values import Claim, Lease, RunRecord, TargetTopics
 
 _table, _replications, _runs = schema.leases, schema.replication_leases, schema.runs
 _AS_IN_ROW = ("replication", "owner", "holder", "token", "waiting")
@@ -180,7 +179,7 @@ def _settle_runs(db: Connection, granted: Lease, leases: Iterable[Lease], now: i
     dead = {run_id: kind for run_id, kind in map(tuple, db.execute(over)) if run_id not in working}
     if dead:
         db.execute(update(_runs).where(_runs.c.run_id.in_(dead)).values(state="died", finished_at=now))
-        totals.add_end(db, granted.replication, dead, "died")
+        tables.add_end(db, granted.replication, dead, "died")
 
 
 def _in_millis(seconds: float) -> int:

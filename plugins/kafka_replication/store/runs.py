@@ -9,13 +9,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, tuple_, update
 
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.model.times import from_millis
-from kafka_replication.store import connect, schema, totals
+from kafka_replication.store import connect, schema, tables
 from kafka_replication.store.database import Database, reads, writes
 from kafka_replication.store.leases import with_life
-from kafka_replication.store.rows import is_row, key_of, key_values, replace
+from kafka_replication.store.tables import is_row, key_of, key_values, replace
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange
 from kafka_replication.watermarks.values import RUN_STATES, RangeOutcome, RunRecord
@@ -107,7 +106,7 @@ class Runs(Database):
             raise BadInput(f"run {run_id} was never started in this store", "check the run id and the store's url")
         db.execute(update(_runs).where(_runs.c.run_id == run_id).values(state=state, finished_at=now))
         if stored.state != state:
-            totals.add_end(db, stored.replication, {run_id: stored.kind}, state)
+            tables.add_end(db, stored.replication, {run_id: stored.kind}, state)
         return with_changes(stored, state=state, finished_at=from_millis(now))
 
     def record_outcomes(self, outcomes: Collection[RangeOutcome]) -> None:
@@ -212,7 +211,7 @@ def _delete_runs(db: Connection, replication: str, before: int) -> int:
     old = db.execute(query.order_by(_runs.c.created_at).limit(RUNS_AT_ONCE)).scalars().all()
     if not old:
         return 0
-    totals.forget(db, old)
+    tables.forget_totals(db, old)
     gone = db.execute(delete(_outcomes).where(_outcomes.c.run_id.in_(old))).rowcount
     return gone + db.execute(delete(_runs).where(_runs.c.run_id.in_(old))).rowcount
 

@@ -25,11 +25,11 @@ from sqlalchemy import (
     tuple_,
 )
 
-from kafka_replication.alerting.values import OpenCause
+from kafka_replication.alerting.open_causes import OpenCause
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.private_json import deferred
-from kafka_replication.store import alerts, connect, rows, schema
+from kafka_replication.store import alerts, connect, schema, tables
 from kafka_replication.store.database import Database, reads, writes
 from kafka_replication.store.leases import with_life
 from kafka_replication.store.runs import WITHOUT_PLAN, run_record
@@ -185,7 +185,7 @@ class Sight(Database):
 def _put_standing(db: Connection, replication: str, facts: Facts, changed: Mapping[str, Any]) -> None:
     """Insert or change the row. It stays locked until the transaction ends, so that samples are thinned only once."""
     changed = {"facts": _FACTS.dump_json(facts).decode(), **changed}
-    rows.put(
+    tables.put(
         db,
         _standings,
         [{"replication": replication, "partition_count": 0, **changed}],
@@ -213,7 +213,7 @@ def _join(db: Connection, replication: str, new: Collection[Sample]) -> None:
     for sample in new:
         there = _of(replication, sample.span), _samples.c.at == floor_millis(sample.at), _samples.c.run_id == ""
         known = db.execute(select(_samples).where(*there)).one_or_none()
-        rows.replace(db, _samples, [_sample_values(replication, sample.joined(_sample(known)) if known else sample)])
+        tables.replace(db, _samples, [_sample_values(replication, sample.joined(_sample(known)) if known else sample)])
 
 
 def _of(replication: str, span: Span) -> ColumnElement[bool]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from kafka_replication.store.alerts import Alerts
-from kafka_replication.store.boundaries import Boundaries
-from kafka_replication.store.failed import FailedRecords
 from kafka_replication.store.leases import Leases
 from kafka_replication.store.runs import Runs
 from kafka_replication.store.sight import Sight
-from kafka_replication.store.totals import Sums
+from kafka_replication.store.tables import Boundaries, FailedRecords, Sums
 from kafka_replication.store.watermarks import Watermarks
 
 

@@ -9,13 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import connect, schema
 from kafka_replication.store.database import Database, reads
-from kafka_replication.store.rows import key_of, key_values
-from kafka_replication.watermarks.rules import decide_advance, decide_restore
-from kafka_replication.watermarks.values import Watermark, WatermarkChange
+from kafka_replication.store.tables import key_of, key_values
+from kafka_replication.watermarks.values import Watermark, WatermarkChange, decide_advance, decide_restore
 
 KEYS_AT_ONCE = 200  # 4 values each; SQLite before 3.32 takes 999 in a statement
 

@@ -12,20 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 
+from kafka_replication.copying.sink import MOST_IN_CHUNK, Batches, Record, RefusedAt, Screen, SetAside, failed_record
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Proof, Receipt
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.choices import IDEMPOTENT, LATEST, Failure, FailureKind
 from kafka_replication.model.errors import ForeignWriter, Refused
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.model.targets import IDEMPOTENT, LATEST
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
-from kafka_replication.sinks.port import Batches, Record, RefusedAt, Screen, failed_record
-from kafka_replication.targets.chunk_places import NewestPlaces, OffsetPlaces
 from kafka_replication.targets.journal_ledger import EntryWriter
-from kafka_replication.targets.keyed import NoPlace
+from kafka_replication.targets.keyed import NewestPlaces, NoPlace, OffsetPlaces
 from kafka_replication.targets.record_store import Aside, Item, Leftover, RecordStore, place_of
 from kafka_replication.targets.resend import Resend
 

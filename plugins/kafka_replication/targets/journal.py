@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import LedgerUnreadable, NotReady, ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 
 FORMAT: Final = 1
 LEDGER_PLACE: Final = "kafka-replication.ledger"  # the index, table or folder that has the ledgers

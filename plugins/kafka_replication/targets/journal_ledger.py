@@ -14,15 +14,13 @@ import xxhash
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger import codec, writing
+from kafka_replication.ledger.codec import decode_key, position_key, verified_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
-from kafka_replication.ledger.newest import NewestEntries
+from kafka_replication.ledger.port import TransactionPort
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
-from kafka_replication.ledger.record_keys import decode_key, position_key, verified_key
-from kafka_replication.ledger.transaction import TransactionPort
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import LedgerView, NewestEntries
 from kafka_replication.model.errors import Fenced, LedgerUnreadable, ReplicationError
-from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import LEDGER_PARTITIONS, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
 from kafka_replication.targets.journal import (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from kafka_replication.model.choices import SOLE, Partitioning
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition, readable
-from kafka_replication.model.partitioning import SOLE, Partitioning
+from kafka_replication.model.offsets import PartitionKey, TopicPartition, readable
 from kafka_replication.targets.port import Target
 
 Place = tuple[TopicPartition, int]  # with an offset

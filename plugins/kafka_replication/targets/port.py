@@ -1,9 +1,11 @@
 """The interface of a target: everything that runs, backfills, audits, retries, `check` and `status` do to one.
 
-A kind of target is one package that implements `Target`, and one line in `kafka_replication.model.targets`. What only
-copies uses the part of it that is in `kafka_replication.sinks.port`. A target has topics with partitions, whatever its
-own words for them are (an index, a table, a folder), and records have offsets there: where it numbers nothing itself,
-that of the source.
+A kind of target is one package that implements `Target`, and one line in `kafka_replication.model.choices`. What
+only copies uses the part of it that is in `kafka_replication.copying.sink`. A target has topics with partitions,
+whatever its own words for them are (an index, a table, a folder), and records have offsets there: where it numbers
+nothing itself, that of the source.
+
+Finds a kind of target by its name in the file.
 """
 
 from __future__ import annotations
@@ -12,21 +14,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 from kafka_replication.config import Replication
+from kafka_replication.copying.sink import Record, Sink, SinkSession
+from kafka_replication.copying.steps import named
 from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
-from kafka_replication.ledger.port import Ledger
-from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.ledger.port import Ledger, TransactionPort
+from kafka_replication.model.choices import Failure, Promise, implementation
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.failures import Failure
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.rights import DenyRule, Login
-from kafka_replication.model.targets import Promise
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.sinks.port import Record, Sink, SinkSession
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.matching import Seen
 
@@ -324,3 +324,8 @@ class TargetKind(Protocol):
 
     def __call__(self, settings: TargetSettings, deadline: Deadline) -> Target:
         """A target. Does not connect."""
+
+
+def kind(name: str) -> TargetKind:
+    """The kind of target of this name. Imports its module. Raises BadInput if it cannot be imported here."""
+    return cast(TargetKind, named(implementation(name), "kind of target"))

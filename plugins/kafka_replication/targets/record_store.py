@@ -15,14 +15,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import xxhash
 
+from kafka_replication.copying.sink import Record
 from kafka_replication.ledger.entries import Ids, Place, Position
+from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import Refused, ReplicationError
-from kafka_replication.model.failures import Failure, FailureKind
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.rights import Login
 from kafka_replication.planning.snapshot import Problem
-from kafka_replication.sinks.port import Record
 from kafka_replication.targets.journal import Shelf
 from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import TargetSettings, ToCreate

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kafka_replication.model.choices import Failure
 from kafka_replication.model.errors import NotReady, Stalled
-from kafka_replication.model.failures import Failure
-from kafka_replication.runtime.deadline import NEVER, Deadline, backoff
-from kafka_replication.runtime.stall_clock import StallClock
+from kafka_replication.runtime.deadline import NEVER, Deadline, StallClock, backoff
 
 log = logging.getLogger(__name__)
 Item = TypeVar("Item")

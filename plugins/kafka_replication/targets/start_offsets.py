@@ -10,9 +10,8 @@ from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.placement import Spread
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.ledger.writing import apply
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
-from kafka_replication.model.keys import PartitionKey, opening_id
-from kafka_replication.model.partitioning import SOLE, PartitionedBy, Partitioning
+from kafka_replication.model.choices import EXACTLY_ONCE, SOLE, Delivery, PartitionedBy, Partitioning
+from kafka_replication.model.offsets import PartitionKey, opening_id
 from kafka_replication.targets.occupied import Ends, TargetRecords
 from kafka_replication.targets.port import Target
 

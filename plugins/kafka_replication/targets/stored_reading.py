@@ -6,18 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
+from kafka_replication.copying.sink import Record, digest_of
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record, digest_of
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.targets.journal import Writers
 from kafka_replication.targets.journal_ledger import JournalLedger
 from kafka_replication.targets.port import Failures, Standing
 from kafka_replication.targets.record_store import Records, RecordStore, place_of
-from kafka_replication.verification.digest import BatchDigest, record_digest
-from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.digests import BatchDigest, Digest, record_digest
 from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.newest import Found, KeyReader, key_reader
 from kafka_replication.verification.verify import PartDigest

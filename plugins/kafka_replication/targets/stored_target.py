@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from kafka_replication.config import Replication
+from kafka_replication.copying.sink import SetAside
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Ids
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.choices import IDEMPOTENT, LATEST, Promise
 from kafka_replication.model.errors import Busy, NotAdmitted, OutOfTime, Refused, ReplicationError, Unreachable
-from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import LEDGER_PARTITIONS, PartitionKey, TopicPartition
 from kafka_replication.model.rights import Login
-from kafka_replication.model.targets import IDEMPOTENT, LATEST, Promise
 from kafka_replication.planning.snapshot import (
     PartitionOffsets,
     Problem,
@@ -29,7 +29,6 @@ from kafka_replication.planning.snapshot import (
     without_description,
 )
 from kafka_replication.runtime.deadline import NEVER, Deadline
-from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Journal
 from kafka_replication.targets.journal_ledger import EntryWriter, JournalLedger

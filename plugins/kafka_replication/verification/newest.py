@@ -17,16 +17,13 @@ import xxhash
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.placement import UPGRADE, NewestByKey
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.verification.chunks import set_aside
-from kafka_replication.verification.digest import Fingerprint, record_digest
-from kafka_replication.verification.digests import equals
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.verification.digests import Fingerprint, equals, record_digest, set_aside
 from kafka_replication.verification.matching import Sent
 
 AT_ONCE = 1_000  # keys that are asked for at a time
 _state = struct.Struct("<q16s").pack  # offset, digest of the record
-_Record = tuple[int, int, bytes | None, bytes | None, Any]  # as `kafka_replication.sinks.port.Record`
+_Record = tuple[int, int, bytes | None, bytes | None, Any]  # as `kafka_replication.copying.sink.Record`
 Change = Callable[[_Record], Iterable[_Record]]  # makes the records to write of a source record
 
 

@@ -12,12 +12,17 @@ from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part
-from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
+from kafka_replication.model.choices import EXACTLY_ONCE, Delivery, weakest_delivery
 from kafka_replication.model.errors import GapFound, Refused, ReplicationError, TargetLost, VerificationFailed
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, Fingerprint
-from kafka_replication.verification.digests import Digest, digest_for, record_digest_for
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.verification.digests import (
+    BATCH_DIGEST_KIND,
+    DIGEST_KIND,
+    Digest,
+    Fingerprint,
+    digest_for,
+    record_digest_for,
+)
 from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.newest import Change, Comparison, NewestRecords, key_reader, stands_alone
 

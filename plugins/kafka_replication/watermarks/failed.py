@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.failures import STATES
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.choices import STATES
+from kafka_replication.model.offsets import PartitionKey
 
 QUARANTINED, SKIPPED, RETRIED, DISCARDED = STATES
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these

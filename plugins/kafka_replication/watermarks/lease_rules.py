@@ -9,8 +9,7 @@ from typing import Final
 
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import to_text
-from kafka_replication.watermarks.topics import TargetTopics
-from kafka_replication.watermarks.values import Claim, Lease
+from kafka_replication.watermarks.values import Claim, Lease, TargetTopics
 
 # For so long after the end of its lease a slow attempt keeps the topics that no other attempt needs.
 LATE: Final = timedelta(seconds=60)

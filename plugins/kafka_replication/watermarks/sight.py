@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from kafka_replication.alerting.values import OpenCause
+from kafka_replication.alerting.open_causes import OpenCause
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.times import DAY_MILLIS, floor_millis, from_millis
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord

@@ -13,17 +13,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.sizes import amount
+from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.times import amount
 from kafka_replication.overview.rows import Row, is_old, rows
-from kafka_replication.reporting.run.run_status import state_of
+from kafka_replication.reporting.progress import state_of
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange, Sample
 from kafka_replication.watermarks.values import RunRecord
 from kafka_replication.web import actions, plots, words
-from kafka_replication.web.plots import PERIODS, Plot
-from kafka_replication.web.range_map import RangeMap, judged
-from kafka_replication.web.site import Site
+from kafka_replication.web.actions import Site
+from kafka_replication.web.plots import PERIODS, Plot, RangeMap, judged
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore

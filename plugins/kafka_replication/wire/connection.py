@@ -21,8 +21,7 @@ from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.serial import entity_reader, entity_writer
 
 from kafka_replication.model.errors import NotAuthenticated, Stalled, TlsFailed, Unreachable
-from kafka_replication.wire.login.mechanisms import Login
-from kafka_replication.wire.login.security import Security
+from kafka_replication.wire.login import Login, Security
 
 A = TypeVar("A")
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection ended

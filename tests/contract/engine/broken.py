@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
+from kafka_replication.copying.sink import Batches, Record, RecordWriter, Screen, Sink, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
 from kafka_replication.ledger.placement import Placement
-from kafka_replication.model.failures import Failure
+from kafka_replication.model.choices import Failure
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Batches, Record, RecordWriter, Screen, Sink, SinkSession
 from tests.contract.engine import checks
 from tests.contract.engine.checks import Check
 

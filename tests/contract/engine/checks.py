@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from kafka_replication.copying.engine import Chunk
+from kafka_replication.copying.sink import RefusedAt
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import RefusedAt
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
-from kafka_replication.verification.digests import digest_for
+from kafka_replication.verification.digests import DIGEST_KIND, Fingerprint, digest_for
 from kafka_replication.verification.verify import PartDigest
 from tests.conformance.ground import raised
 from tests.conformance.sink_case import segments_of

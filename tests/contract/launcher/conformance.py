@@ -12,7 +12,7 @@ import psutil
 
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.audit import audit
 from kafka_replication.spark.jobs import Job, RangeResult
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import Size

@@ -9,13 +9,11 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.ledger.reader import PositionsReader, TopicReader
-from kafka_replication.kafka.ledger.shared import Found, SharedReadings
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
+from kafka_replication.kafka.ledger import Found, KafkaLedger, SharedReadings
+from kafka_replication.kafka.ledger_reader import PositionsReader, TopicReader
 from kafka_replication.kafka.target import KafkaTarget
-from kafka_replication.ledger.newest import NewestEntries
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import LedgerView, NewestEntries
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.port import TargetSettings

@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kafka_replication.kafka.write.chunk_writer import ChunkWriter
-from kafka_replication.kafka.write.commit import Atomic, Ordered
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
-from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.copying.sink import Record, SetAside
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.commit import Atomic, Ordered
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
-from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.runtime.deadline import NEVER
-from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Record
 from tests.conformance import sink as checks
 from tests.conformance.ground import SETTINGS
 from tests.conformance.sink import Check

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.model.delivery import PROFILES, Delivery
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.model.choices import PROFILES, Delivery, Partitioning
 from kafka_replication.model.errors import TargetLost
-from kafka_replication.model.partitioning import Partitioning
 from tests.conformance.ground import SETTINGS
 from tests.conformance.sink import FOREIGN, PROMISED, Check, a_lost_end_is_noticed
 from tests.conformance.sink_case import SinkCase

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.producers import AcknowledgedProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runtime.deadline import NEVER
 from tests.conformance import transaction as checks

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.write.producers.plain_producer import AcknowledgedProducer
-from kafka_replication.kafka.write.producers.transactions import TransactionalProducer
-from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.kafka import offsets
+from kafka_replication.kafka.producers import AcknowledgedProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.port import TransactionPort
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER
 from tests.conformance.ground import SETTINGS

@@ -1,0 +1,207 @@
+"""The commands for lost or re-created data: ``approve-gap``, ``reset``, ``audit``.
+
+Each loads what it alone needs when it is called: all commands start with this module.
+
+The command for records that could not be copied: ``failed list|show|retry|discard FILE``.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_replication.cli.command_frame import File, Json, Result, act
+from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
+from kafka_replication.documents import as_json as json_of
+from kafka_replication.model.choices import Action
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
+from kafka_replication.runs.leasing import leased, topic_scope
+from kafka_replication.runs.run import Run
+from kafka_replication.spark.launcher import Launcher
+
+Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
+TargetTopic = Annotated[
+    str, typer.Option("--target-topic", help="The target topic, if it is not the one that the file gives.")
+]
+
+
+def approve_gap(
+    file: File,
+    topic: Topic,
+    partition: Annotated[int, typer.Option("--partition", help="Its partition.", show_default=False)],
+    from_: Annotated[int, typer.Option("--from", help="The first lost offset.", show_default=False)],
+    until: Annotated[int, typer.Option("--until", help="The first offset after the gap.", show_default=False)],
+    reason: Annotated[
+        str,
+        typer.Option("--reason", help="Why the loss is accepted. Reports show it from then on.", show_default=False),
+    ],
+    by: Annotated[
+        str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)
+    ] = "",
+    target_topic: TargetTopic = "",
+    as_json: Json = False,
+) -> None:
+    """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
+
+    def action(run: Run) -> Result:
+        from kafka_replication.runs import repair
+
+        try:
+            lost = TopicPartition(topic, partition)
+        except ValueError as e:
+            raise BadInput(str(e), "check --topic and --partition") from e
+        wanted = repair.Approval(
+            at=lost,
+            range=_range(from_, until),
+            reason=reason,
+            by=by or user(),
+            target_topic=target_topic or None,
+        )
+        with leased(run, topic_scope(wanted.key(run.replication).target_topic)) as leased_run:
+            gap, new = repair.approve(leased_run, wanted)
+        shown = GapRow.of(wanted.key(run.replication), gap)
+        note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
+        return ApprovedDocument(replication=run.replication.name, new=new, gap=shown), f"{shown}\n{note}", 0
+
+    act(file, as_json, action, writes=True)
+
+
+def user() -> str:
+    """The name of the user at this terminal. Raises BadInput."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as e:  # a container's user without a name
+        raise BadInput("the user of this terminal has no name", "say who approves with --by") from e
+
+
+def reset(
+    file: File,
+    topic: Topic,
+    confirm: Annotated[
+        str, typer.Option("--confirm", help="The source topic's name again, as a confirmation.", show_default=False)
+    ],
+    target_topic: TargetTopic = "",
+    as_json: Json = False,
+) -> None:
+    """Start one topic again after its source or target topic was re-created. Everything from `start_from` on is copied
+    again.
+    """
+
+    def action(run: Run) -> Result:
+        from kafka_replication.runs.reset import reset_topic
+
+        if confirm != topic:
+            raise BadInput(
+                f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}"
+            )
+        with leased(run, topic_scope(target_topic or run.replication.target_topic(topic))) as leased_run:
+            done = reset_topic(leased_run, topic, target_topic or None)
+        document = ResetDocument.of(run.replication.name, done)
+        lines = [f"{row.key}: generation {row.generation} starts at offset {row.start}" for row in document.partitions]
+        return document, "\n".join(lines), 0
+
+    act(file, as_json, action, writes=True)
+
+
+def audit(
+    context: typer.Context,
+    file: File,
+    topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
+    from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
+    until: Annotated[
+        int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Only so many chunks of each partition, drawn by --seed.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Draw the sample that an earlier report names with this seed.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write all differences to this JSON file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare the copied records with the source one by one. If the source has lost them, compare with the receipts.
+
+    Changes no record, and may work while a run works. What is missing is noted, so that status offers a backfill. Reads
+    both sides once, a large amount on Spark. The exit code is 1 if something differs.
+    """
+    from kafka_replication.cli.terminal_progress import with_spark
+
+    def action(run: Run, launcher: Launcher) -> Result:
+        from kafka_replication.runs import audit as auditing
+        from kafka_replication.verification.auditing import drawn
+
+        range_ = _range(from_, MAX_OFFSET if until is None else until)
+        request = auditing.AuditRequest(topic or None, partition, range_, drawn(sample, seed))
+        with launcher as spark:
+            audited = auditing.audit(run, request, spark)
+        document = audited.document()
+        if report is not None:
+            try:
+                report.write_text(json.dumps(json_of(document), indent=2) + "\n")
+            except OSError as e:
+                remedy = "name a file in a folder that exists and is yours"
+                raise BadInput(f"cannot write {report}: {e.strerror}", remedy) from e
+        return document, f"{audited.text()}\n{audited.verdict}", int(audited.outcome != "clean")
+
+    act(file, as_json, lambda run: with_spark(run, context.obj, action))
+
+
+def _range(from_: int, until: int) -> OffsetRange:
+    try:
+        return OffsetRange(from_, until)
+    except ValueError as e:
+        raise BadInput(
+            f"--from {from_} --until {until}: {e}", "give the first lost offset and the first one after the gap"
+        ) from e
+
+
+def failed(
+    action: Annotated[
+        Action,
+        typer.Argument(
+            help="list, show, retry (copy again once the cause is gone) or discard (give up).", show_default=False
+        ),
+    ],
+    file: File,
+    topic: Annotated[str, typer.Option("--topic", help="Only of this source topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", help="Only of this partition.")] = None,
+    from_: Annotated[int | None, typer.Option("--from", help="Only from this source offset on.")] = None,
+    until: Annotated[int | None, typer.Option("--until", help="Only before this source offset.")] = None,
+    kind: Annotated[str, typer.Option("--kind", help="Only too_large, refused, unfaithful or transform.")] = "",
+    state: Annotated[
+        str,
+        typer.Option(
+            "--state", help="Only quarantined, skipped, retried or discarded; any. Not given: quarantined and skipped."
+        ),
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help="retry, discard: all of them.")] = False,
+    by: Annotated[str, typer.Option("--by", help="Who decides; the user of this terminal if not given.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; the record's history shows it.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the records that could not be copied, copy them again once the cause is gone, or give them up.
+
+    retry writes behind everything that is on the target: records that are newer at the source then lie before them.
+
+    The exit code is 1 if a record that was to be retried or discarded stays as it was.
+    """
+    decides = action in (Action.RETRY, Action.DISCARD)
+
+    def do(run: Run) -> Result:
+        from kafka_replication.runs.failed import Asked, handle
+        from kafka_replication.runs.retry_discard import Decision
+
+        asked = Asked(
+            topic=topic, partition=partition, from_=from_, until=until, kind=kind, state=state, everything=everything
+        )
+        answer = handle(run, action, asked, Decision(by=(by or user()) if decides else by, reason=reason))
+        return answer.document, answer.text, int(answer.failed)
+
+    act(file, as_json, do, writes=True)

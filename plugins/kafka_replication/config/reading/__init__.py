@@ -1,1 +1,0 @@
-"""The reading of replication files, and the messages about their mistakes."""

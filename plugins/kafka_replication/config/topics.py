@@ -1,0 +1,211 @@
+"""The sections about clusters and topics.
+
+The steps of a replication that leave out or change records, as its file has them. They go to Spark with the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from kafka_replication.config import names
+from kafka_replication.config.sections import ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
+from kafka_replication.model.choices import KAFKA, LATEST, OPENSEARCH, RECORDS, Shape
+from kafka_replication.model.newest import MURMUR2, KeyHash
+
+
+class Cluster(Section):
+    """A Kafka cluster, named by the Airflow connection that leads to it."""
+
+    connection: ConnectionId = Field(
+        description="Id of an Airflow connection of type `kafka`; for a target of type `opensearch` or `hbase`, of that"
+        " type. Client settings and secrets live there, never here."
+    )
+
+
+class Documents(Section):
+    """The documents that a target of type `opensearch` stores."""
+
+    value: Literal["json", "base64"] = Field(
+        default="json",
+        description=(
+            "`json`: the value is a JSON object, and its fields are those of the document; a record with another value"
+            " cannot be copied (`failures.policy`). `base64`: the value's bytes are kept in `kafka.value`."
+        ),
+    )
+
+
+class TargetCluster(Cluster):
+    """The target: a Kafka cluster, or another kind of target."""
+
+    type: Annotated[str, AfterValidator(names.check_target_type)] = Field(
+        default=KAFKA,
+        description=(
+            "What the target is: `kafka`, `opensearch` (see [opensearch.md](opensearch.md)), `hbase` (see"
+            " [hbase.md](hbase.md)), or `package.module:Class` of a kind of target that is installed where Airflow and"
+            " Spark run (see [own-target.md](own-target.md))."
+        ),
+    )
+    shape: Shape = Field(
+        default=RECORDS,
+        description=(
+            "`records`: every record is kept, as one document, for example. `latest`: for each key its newest record,"
+            " for `type: opensearch` and `hbase`. See [latest.md](latest.md)."
+        ),
+    )
+    partitioner: KeyHash = Field(
+        default=MURMUR2,
+        description=(
+            "For `shape: latest`: how the producers of the source topics choose the partition of a key. `murmur2`: as"
+            " Java's clients do; `crc32`: as librdkafka does. A record in another partition cannot be copied."
+        ),
+    )
+    documents: Documents = Field(
+        default_factory=Documents, description="How records become documents, for `type: opensearch` only."
+    )
+
+    @model_validator(mode="after")
+    def _has_documents(self) -> TargetCluster:
+        if self.documents != Documents() and self.type != OPENSEARCH:
+            raise ValueError(f"documents is for 'type: {OPENSEARCH}', not for '{self.type}': remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_this_shape(self) -> TargetCluster:
+        if self.shape != LATEST and self.partitioner != MURMUR2:
+            raise ValueError(f"partitioner is for 'shape: {LATEST}' only: remove it")
+        return self
+
+
+class Topics(Section):
+    """The topics to copy, and their names on the target."""
+
+    include: tuple[TopicEntry, ...] = Field(
+        min_length=1,
+        description=(
+            "Topic names, or regular expressions that start with `^`. An expression is matched from the "
+            "start of the name; end it with `$` to match whole names only. It never selects "
+            "Kafka's internal topics (`__*`) or the ledger (`kafka-replication.*`)."
+        ),
+    )
+    exclude: tuple[TopicEntry, ...] = Field(
+        default=(),
+        description="Names or expressions of topics to leave out, whatever `include` says. Same form as `include`.",
+    )
+    rename: Annotated[str, AfterValidator(names.check_rename)] = Field(
+        default=names.TOPIC_PLACEHOLDER,
+        description="Name of the target topic; `{topic}` stands for the source topic's name, as in `dr.{topic}`.",
+    )
+
+    exclude_from: tuple[Text, ...] = Field(
+        default=(),
+        description=(
+            "Cluster ids. Records that came from one of these clusters, as the headers of `transform: provenance` say,"
+            " are left out. In both directions of a two-way replication, each with the id of its target, no record goes"
+            " back to where it came from."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _names_are_usable(self) -> Topics:
+        for entry in self.include:
+            if names.is_pattern(entry):
+                continue
+            if not self.selects(entry):
+                raise ValueError(f"include names '{entry}', but exclude leaves it out: remove one of the two")
+            if problem := names.target_problem(self.target_name(entry)):
+                raise ValueError(
+                    f"topic '{entry}' would be written to '{self.target_name(entry)}', which {problem}: change rename"
+                )
+        return self
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The names in `include`, in their order; its other entries are patterns."""
+        return tuple(entry for entry in self.include if not names.is_pattern(entry))
+
+    def selects(self, topic: str) -> bool:
+        """True if a source topic of this name belongs to the replication."""
+        return any(_matches(entry, topic) for entry in self.include) and not any(
+            _matches(entry, topic) for entry in self.exclude
+        )
+
+    def target_name(self, source_topic: str) -> str:
+        """The name that `rename` gives, unchecked."""
+        return self.rename.replace(names.TOPIC_PLACEHOLDER, source_topic)
+
+
+def _matches(entry: str, topic: str) -> bool:
+    if not names.is_pattern(entry):
+        return entry == topic
+    return not names.is_internal(topic) and names.compiled(entry).match(topic) is not None
+
+
+def _check_partitions(value: object) -> object:
+    if value in ("follow", "refuse") or (type(value) is int and 1 <= value <= 100_000):
+        return value
+    raise ValueError("must be follow, refuse, or the number of partitions of created topics")
+
+
+class TargetTopics(Section):
+    """Requirements on target topics, and settings for the creation of missing ones."""
+
+    create: Flag = Field(
+        default=True,
+        description=(
+            "Create missing target topics, with the source's number of partitions unless `partitions` is a number."
+        ),
+    )
+    partitions: Annotated[Literal["follow", "refuse"] | int, BeforeValidator(_check_partitions)] = Field(
+        default="follow",
+        description=(
+            "What to do when the source topic has more partitions than the target topic, for example because partitions"
+            " were added: add them to the target (`follow`), or refuse the partitions that have no target (`refuse`)."
+            " A number: target topics are created with so many, and none is ever added. `follow` adds none with a"
+            " `partitioning` other than `keep`."
+        ),
+    )
+    replication_factor: Whole | None = Field(
+        default=None,
+        ge=1,
+        le=32_767,
+        description="Replication factor of created topics; null means the target's own default.",
+    )
+    config: Settings = Field(
+        default_factory=dict,
+        description=(
+            "Further settings of created topics, for example `retention.ms: 604800000`. The default of `retention.ms`"
+            " is the source's `retention.ms` + `segment.ms` + a day. That of `min.compaction.lag.ms` is 7 days, so that"
+            " records can be read back first; if the source topic is compacted, that of `segment.ms` is 100 years,"
+            " because the lag does not protect old records otherwise."
+        ),
+    )
+
+    @field_validator("config")
+    @classmethod
+    def _sets_nothing_twice(cls, config: dict[str, str]) -> dict[str, str]:
+        if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
+            raise ValueError(
+                "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
+            )
+        return config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineDefinition:
+    """First ``exclude_from`` (cluster ids), then ``filter`` (an expression), then each of ``transform`` in order."""
+
+    filter: str | None = None
+    transform: tuple[str, ...] = ()
+    exclude_from: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """True if there is a step."""
+        return bool(self.filter or self.transform or self.exclude_from)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of the user's functions."""
+        return tuple(dict.fromkeys(name.partition(":")[0] for name in self.transform if ":" in name))

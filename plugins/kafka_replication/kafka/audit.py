@@ -1,0 +1,245 @@
+"""Audits a part of one partition: reads it on source and target, and compares the records.
+
+Compares chunks that were written without transactions: what is lost, and what is there more than once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from kafka_replication.copying.pipeline import Pipeline, change_of
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka.audit_spread import compare_spread, told
+from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.ledger.entries import Proof, Receipt
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, consumer_group
+from kafka_replication.targets.port import RecordReader, Target
+from kafka_replication.verification.auditing import Audit, Audited, Deliveries, Findings
+from kafka_replication.verification.digests import (
+    Digest,
+    Fingerprint,
+    Unit,
+    area_of,
+    chunk_of,
+    claimed,
+    digest_for,
+    equals,
+    in_target_order,
+    places,
+    set_aside,
+)
+from kafka_replication.verification.matching import Difference, Kind, attribute, match
+from kafka_replication.verification.newest import Change, Comparison, KeyReader, NewestRecords, key_reader, stands_alone
+from kafka_replication.verification.read_back import near_to
+from kafka_replication.verification.verify import read_again
+
+
+def compare_deliveries(
+    work: Deliveries, result: Findings, target_log: OffsetRange, source: Cursor, target: RecordReader
+) -> None:
+    """Add what differs to the result. A chunk that can no longer be made from the source is compared with its receipt.
+
+    The target's log may end before a chunk whose records are lost.
+    """
+    for receipt in work.by_receipt:
+        _by_receipt(receipt, result, target_log, target)
+    reproducible = work.by_content
+    result.chunks += len(reproducible) + len(work.by_receipt)
+    sent = (source.sent(one.range, without=set_aside(one)) for one in in_target_order(reproducible))
+    stretches = work.stretches.subtract(claimed(work.by_receipt))
+    matched = match(chain.from_iterable(sent), chain.from_iterable(map(target.seen, stretches)), ordered=False)
+    # Records of the source that perhaps were never copied.
+    near = (source.sent(wanted, lenient=True) for wanted in near_to(reproducible, work.readable, work.given_up))
+    copies, foreign = attribute(matched.extra, chain.from_iterable(near))
+    # Verification counted the duplicates of these chunks. The source no longer shows which records they are.
+    counted = min(len(foreign), sum(receipt.duplicates for receipt in work.by_receipt))
+    result.by_content += sum(receipt.range.span for receipt in reproducible)
+    result.duplicates += len(copies) + counted
+    result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in foreign[counted:])
+    # Lost records are differences, but for those that verification has counted already.
+    lost = defaultdict[OffsetRange, list[int]](list)
+    for offset in sorted({record.offset for record in matched.lost}):
+        lost[chunk_of(offset, reproducible)].append(offset)
+    for receipt in reproducible:
+        offsets = lost[receipt.range]
+        accepted = min(receipt.lost_in_delivery, len(offsets))
+        result.lost_in_delivery += accepted
+        result.differ(Difference(Kind.MISSING, offset, None) for offset in offsets[accepted:])
+
+
+def _by_receipt(receipt: Receipt, result: Findings, target_log: OffsetRange, target: RecordReader) -> None:
+    area, total = area_of(receipt), digest_for(receipt)()
+    there = area.intersection(target_log) if area else None
+    for _ in target.seen(there, total) if there else ():
+        pass
+    if receipt.lost_in_delivery or (area and area.span != receipt.count):
+        result.lost_in_delivery += receipt.lost_in_delivery
+        result.notes.append(
+            f"the chunk {receipt.range} was written without a transaction and was not whole, and the source no longer"
+            " shows what is missing: it was not compared"
+        )
+        return
+    result.by_receipt += receipt.range.span
+    if not equals(total, receipt):
+        result.differ_by_receipt(receipt, total.count)
+
+
+NOTED = 10  # records that differ, with what is found in their place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """The clients of an audit. ``moved`` is called after each chunk, and may raise OutOfTime."""
+
+    source: Mapping[str, Any] = field(repr=False)
+    target: Target
+    pipeline: Pipeline | None  # as the replication's file and the user's functions are today
+    stall_seconds: float
+    moved: Callable[[], None]
+
+
+def audit_part(task: Audit, key: PartitionKey, clients: Clients) -> Audited:
+    """The findings about one part of a source partition. An error ends it, and is added to them."""
+    part = _Part(task, key, clients)
+    try:
+        with part.opened:
+            part.all()
+    except (ReplicationError, SystemError) as error:
+        part.result.fail(told(error, task.where))
+    return Audited(id=task.id, findings=part.result)
+
+
+class _Part:
+    def __init__(self, task: Audit, key: PartitionKey, clients: Clients) -> None:
+        self.result, self.opened = Findings(), ExitStack()
+        self._task, self._clients, self._key = task, clients, key
+        self._log = task.target_logs.get(self._key.target.partition, OffsetRange(0, 0))
+
+    def all(self) -> None:
+        task = self._task
+        for unit in task.units:
+            self._unit(unit)
+            self._clients.moved()
+        for chunk in task.spread:  # their target partitions were read for all source partitions together
+            change = change_of(self._clients.pipeline, self._key, chunk.receipt) if chunk.by_content else None
+            compare_spread(
+                self._key,
+                chunk,
+                self.result,
+                open_target=self._clients.target.standing.reader,
+                logs=task.target_logs,
+                source=None if change is None else self._written(chunk.receipt, change),
+            )
+            self._clients.moved()
+        if task.deliveries is not None:
+            compare_deliveries(task.deliveries, self.result, self._log, self._source, self._target)
+        if task.units or task.deliveries is not None:
+            self.result.source_records += self._source.records
+            self.result.target_records += self._target.records
+        if task.quarantined or task.retried:
+            with self._clients.target.sink.verifier(self._key) as reader:
+                for failed in task.quarantined:
+                    if not reader.quarantined(failed):
+                        self.result.differ([Difference(Kind.MISSING, failed.offset, None)])
+                        self.result.note(f"source offset {failed.offset} is not in quarantine at {failed.place}")
+                for source, part in task.retried:  # compared with their entries
+                    there, differences = read_again(reader, part, Fingerprint())
+                    self.result.target_records += there.count
+                    if differences:
+                        self.result.differ([Difference(Kind.ALTERED, source, part.first)])
+
+    @cached_property
+    def _source(self) -> Cursor:
+        clients, group = self._clients, consumer_group(self._key.replication)
+        source = Cursor(dict(clients.source), group, self._key.source, clients.stall_seconds)
+        self.opened.callback(source.close)
+        return source
+
+    @cached_property
+    def _target(self) -> RecordReader:
+        return self.opened.enter_context(self._clients.target.standing.reader(self._key.target))
+
+    def _unit(self, unit: Unit) -> None:
+        receipt = unit.receipt
+        if receipt is None:
+            area = unit.target.intersection(self._log) if unit.target else None
+            records = self._target.seen(area) if area else iter(())
+            self.result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in records)
+            return
+        self.result.chunks += 1
+        change = change_of(self._clients.pipeline, self._key, receipt) if unit.by_content else None
+        if receipt.proof is Proof.BY_KEY:
+            self._by_key(receipt, change)
+            return
+        if change is not None:
+            try:
+                self._by_content(receipt, change, digest_for(receipt)())
+                return
+            except SystemError:  # a header name that the client cannot decode: it was copied within its batch
+                pass
+        total = digest_for(receipt)()
+        self.result.by_receipt += receipt.range.span
+        for range_ in self._there(receipt):
+            self._target.add_to(total, range_)
+        if not equals(total, receipt):
+            self.result.differ_by_receipt(receipt, total.count)
+
+    def _there(self, receipt: Receipt) -> list[OffsetRange]:
+        """The target offsets of the chunk that can be read."""
+        ranges = (range_ for part in receipt.parts for range_ in part.offsets)
+        return [there for range_ in ranges if (there := range_.intersection(self._log))]
+
+    def _by_content(self, receipt: Receipt, change: Change, total: Digest) -> None:
+        """Compare a chunk with what the source has there. Raises SystemError for a record that cannot be decoded."""
+        aside = set_aside(receipt)
+        sent = self._source.sent(receipt.range, change=change, places=places(receipt.parts), without=aside)
+        seen = chain.from_iterable(self._target.seen(range_, total) for range_ in self._there(receipt))
+        matched = match(sent, seen, ordered=True)
+        self.result.by_content += receipt.range.span
+        self.result.differ_from_source(receipt, matched.differences(), intact=equals(total, receipt))
+
+    def _by_key(self, receipt: Receipt, change: Change | None) -> None:
+        """Compare a chunk of which the newest record of each key is kept."""
+        reader, result, placement = self._keys, self.result, receipt.newest
+        if change is None:
+            if stands_alone(placement, reader):
+                result.by_receipt += receipt.range.span
+                result.target_records += placement.keys
+                result.superseded += receipt.count - placement.keys
+                return
+            result.note(
+                f"the chunk {receipt.range} was not compared: some of its records are superseded or missing, and the"
+                " source no longer shows which"
+            )
+            return
+        made = NewestRecords.of(made for record in self._source.copied(receipt) for made in change(record))
+        comparison = Comparison(key=self._key, receipt=receipt, made=made)
+        for wrong in comparison.wrong(reader):
+            kind = Kind.MISSING if wrong.found is None else Kind.ALTERED
+            result.differ([Difference(kind, wrong.offset, wrong.found)])
+            if len(result.notes) < NOTED:
+                result.note(str(wrong))
+        result.by_content += receipt.range.span
+        result.target_records += comparison.there
+        result.not_at_source += comparison.compacted
+        result.superseded += comparison.superseded
+        if comparison.is_another and receipt.transform and result.impure is None:
+            result.impure = receipt.range
+
+    @cached_property
+    def _keys(self) -> KeyReader:
+        reader = self.opened.enter_context(self._clients.target.sink.verifier(self._key))
+        return key_reader(reader, str(self._key.source))
+
+    def _written(self, receipt: Receipt, change: Change) -> Iterator[Record]:
+        """The records that the copier wrote of those of the source, without what it set aside."""
+        for record in self._source.copied(receipt):
+            self.result.source_records += 1
+            yield from change(record)

@@ -1,1 +1,0 @@
-"""Whole record batches: reads them from a partition, sends them within a session's transaction, and reads them back."""

@@ -1,1 +1,0 @@
-"""The clients of one process: their settings, errors, quotas and pace, and a pool of consumers."""

@@ -1,1 +1,0 @@
-"""The record engine: decodes each record with confluent-kafka and sends it."""

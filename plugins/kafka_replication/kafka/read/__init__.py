@@ -1,1 +1,0 @@
-"""Readers of bounded parts of a partition, record by record."""

@@ -1,1 +1,0 @@
-"""Readers that compare copies with their receipts, and with the source."""

@@ -1,1 +1,0 @@
-"""The target: producers, sessions of one partition, and writers of chunks."""

@@ -1,1 +1,0 @@
-"""Alerts out of Airflow: callbacks of a task, notifiers, the watcher."""

@@ -1,1 +1,0 @@
-"""Connections out of Airflow: to Kafka, to the watermark store, to Spark."""

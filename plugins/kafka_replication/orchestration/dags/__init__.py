@@ -1,1 +1,0 @@
-"""The DAGs of a replication file, and those for files with mistakes."""

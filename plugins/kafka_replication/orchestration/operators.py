@@ -1,0 +1,261 @@
+"""The tasks before and after the work: plan and report. They call the same step functions as the command line.
+
+Airflow imports a DAG file again and again, so what only a running task needs is imported where it runs, here and in all
+modules that DAG files import.
+
+The plan tasks of a backfill, and of a replication that copies data intervals.
+
+Target topics as Airflow's assets: each has an event when, and only when, a run has verified its ranges.
+
+An asset among a task's outlets would have an event whenever the task succeeds, also for a run that copied nothing of
+its topic. So the report task has one alias, and adds the topics that were verified. A task that fails has no events.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+
+from kafka_replication.config import Replication
+from kafka_replication.model.errors import ConfigError
+from kafka_replication.orchestration import forms, stats, task_run
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from kafka_replication.planning.plan import Plan
+    from kafka_replication.reporting.run import RunReport, VerifiedTopic
+    from kafka_replication.runs.run import Request
+
+
+OTHER_KIND: Final = "x-kafka-replication"  # the scheme for a kind of target that somebody else wrote
+
+
+def alias_of(replication: Replication) -> AssetAlias:
+    """The alias of all target topics of a replication; its name is that of the replication."""
+    return AssetAlias(name=replication.name, group="kafka-replication")
+
+
+def asset_of(replication: Replication, target_topic: str) -> Asset:
+    """The asset of one target topic: ``kafka://CONNECTION/TOPIC``. The connection's id stands for the cluster, because
+    a DAG file knows no address, and an asset must not change its name when a broker does.
+    """
+    kind = replication.target.type
+    scheme = OTHER_KIND if ":" in kind else kind
+    uri = f"{scheme}://{quote(replication.target.connection, safe='')}/{quote(target_topic, safe='')}"
+    return Asset(name=uri, uri=uri, group="kafka-replication")
+
+
+def announce(context: Context, replication: Replication, report: RunReport, verified: Iterable[VerifiedTopic]) -> None:
+    """Let each of these topics have an event once the task has succeeded."""
+    events = context["outlet_events"][alias_of(replication)]
+    for topic in verified:
+        events.add(asset_of(replication, topic.topic), extra=topic.extra(report))
+
+
+log = logging.getLogger(__name__)
+NOT_DONE = "not_done"  # the XCom with what the report needs of the task that copied
+SUMMARY = "summary"  # the XCom with the text for people; Airflow's page folds a JSON document
+
+
+class StepOperator(BaseOperator):
+    """A task of one replication. The replication is not a template field, so Airflow neither renders nor stores it."""
+
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, replication: Replication, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.replication = replication
+
+    def on_kill(self) -> None:
+        """Raises an exception, so that an open transaction is aborted before the process ends."""
+        raise task_run.stopped()
+
+
+class BrokenFileOperator(BaseOperator):
+    """A task of a replication whose file has mistakes. It names them and fails, without a retry: a person mends it."""
+
+    ui_color = "#fde3e3"
+
+    def __init__(self, *, error: ConfigError, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.what, self.remedy = error.what, error.remedy
+
+    def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
+        with task_run.failing():
+            raise ConfigError(self.what, self.remedy)
+
+
+class PlanOperator(StepOperator):
+    """Takes a snapshot and plans, under the lease that the run's later tasks take over.
+
+    A dry run prints the plan and skips the other tasks.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the plan in numbers."""
+        from kafka_replication.reporting.run import plan_table
+        from kafka_replication.runs import steps
+        from kafka_replication.runs.leasing import live_scope, topics_of
+
+        with task_run.failing():
+            request = task_run.request_of(self.replication, context["params"])
+        if request.dry_run:
+            self._show(context, request)
+            raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
+        with task_run.working(
+            self.replication, context, lambda run: live_scope(run, request.topics), release="on failure"
+        ) as run:
+            plan = steps.prepare(run, request)
+            run.hold.narrow(topics_of(plan))
+        self.log.info("plan of run %s:\n%s", run.run_id, plan_table(plan))
+        return {
+            "run_id": run.run_id,
+            "idle": plan.idle,
+            "to_copy": len(plan.to_copy),
+            "to_verify": len(plan.pending),
+            "refused": len(plan.refused),
+            "notes": list(plan.notes),
+            "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
+        }
+
+    def _show(self, context: Context, request: Request) -> None:
+        from kafka_replication.documents import as_json
+        from kafka_replication.planning import preflight
+        from kafka_replication.reporting.run import dry_run, plan_summary, planned
+        from kafka_replication.runs import steps
+
+        with task_run.opened(self.replication, context) as run:
+            plan, findings = steps.preview(run, request)
+        for finding in findings:
+            finding.log_to(log)
+        for text in planned(plan, findings):
+            self.log.info("dry run, nothing is changed; a run would do:\n%s", text)
+        context["ti"].xcom_push("return_value", as_json(dry_run(plan)))
+        context["ti"].xcom_push(SUMMARY, plan_summary(plan))
+        with task_run.failing():
+            preflight.raise_errors(findings)
+
+
+class ReportOperator(StepOperator):
+    """Reports every range, releases the lease, and fails if a range failed. Else the topics that were verified are
+    updated as assets. ``done_by`` is the id of the task that copied and verified.
+    """
+
+    def __init__(self, *, done_by: str, **kwargs: Any) -> None:
+        super().__init__(outlets=[alias_of(kwargs["replication"])], **kwargs)
+        self.done_by = done_by
+
+    def execute(self, context: Context) -> None:
+        """Pushes the report as its return value, before it fails."""
+        from kafka_replication.documents import as_json
+        from kafka_replication.runs import steps
+        from kafka_replication.runs.leasing import NOTHING
+
+        with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
+            told = context["ti"].xcom_pull(task_ids=self.done_by, key=NOT_DONE)
+            plan = task_run.planned(run)
+            report = steps.report(run, plan, steps.NotDone.from_json(told))
+            verified = steps.verified_now(run, plan, report)
+        stats.reported(self.replication.name, report)
+        context["ti"].xcom_push("return_value", as_json(report))
+        context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
+        self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
+        if report.failed:
+            raise AirflowFailException(_summary(report))
+        announce(context, self.replication, report, verified)
+
+
+def _summary(report: RunReport) -> str:
+    return (
+        f"{len(report.failed)} of {len(report.ranges)} ranges failed; the others are done\n{report.table()}\n"
+        "Follow the remedies, then clear 'replicate' with its downstream tasks: only what is left is repeated. For a"
+        " range that the plan refused, trigger a new run instead."
+    )
+
+
+def request_of(replication: Replication, params: Any) -> BackfillRequest:
+    """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    return parse(
+        replication,
+        topics=forms.lines(params["topics"]),
+        partitions=params["partitions"],
+        from_=params["from"],
+        until=params["until"],
+        target_topic=params["target_topic"],
+        dry_run=params["dry_run"],
+    )
+
+
+class BackfillPlanOperator(StepOperator):
+    """Reads the form strictly, and plans under the lease. A dry run prints the plan and skips the other tasks."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the plan in numbers. A dry run pushes the whole plan instead."""
+        from kafka_replication.runs import backfill as backfilling
+        from kafka_replication.runs.leasing import backfill_scope, topics_of
+
+        with task_run.failing():
+            request = request_of(self.replication, context["params"])
+        if request.dry_run:
+            self._show(context, request)
+            raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
+        with task_run.working(
+            self.replication,
+            context,
+            lambda run: backfill_scope(run, request.topics, request.target_topic),
+            release="on failure",
+        ) as run:
+            plan = backfilling.prepare(run, request)
+            run.hold.narrow(topics_of(plan))
+        return _numbers(run.run_id, plan)
+
+    def _show(self, context: Context, request: BackfillRequest) -> None:
+        from kafka_replication.documents import as_json
+        from kafka_replication.reporting import backfill as backfill_report
+        from kafka_replication.runs import backfill as backfilling
+
+        with task_run.opened(self.replication, context) as run:
+            plan = backfilling.preview(run, request)
+        self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(plan))
+        context["ti"].xcom_push("return_value", as_json(backfill_report.document(plan)))
+        context["ti"].xcom_push(SUMMARY, backfill_report.plan_table(plan))
+        if plan.refused:
+            raise AirflowFailException("; ".join(line.plan.what for line in plan.refused))
+
+
+class IntervalPlanOperator(StepOperator):
+    """Plans the DAG run's data interval, under the lease that the run's later tasks take over."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the plan in numbers."""
+        from kafka_replication.runs import backfill
+        from kafka_replication.runs.leasing import interval_scope, topics_of
+        from kafka_replication.watermarks.boundaries import check_interval
+
+        dag_run = context["dag_run"]
+        with task_run.failing():
+            start, end = check_interval(
+                self.replication.name, dag_run.data_interval_start, dag_run.data_interval_end, datetime.now(UTC)
+            )
+        with task_run.working(self.replication, context, interval_scope, release="on failure") as run:
+            plan = backfill.prepare_interval(run, start, end)
+            run.hold.narrow(topics_of(plan))
+        return _numbers(run.run_id, plan)
+
+
+def _numbers(run_id: str, plan: Plan) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "idle": plan.idle,
+        "to_copy": len(plan.to_copy),
+        "to_verify": len(plan.pending),
+        "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
+    }

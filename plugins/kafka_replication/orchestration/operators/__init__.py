@@ -1,1 +1,0 @@
-"""The operators of the DAGs' tasks, and the assets that a report announces."""

@@ -1,1 +1,0 @@
-"""Backfills: the request, its plan, and source offsets that are given back to be copied again."""

@@ -1,0 +1,334 @@
+"""Plan a backfill, and describe its effect before it starts. Pure: no call to a cluster or the store.
+
+`plan_backfill` takes values and returns values. The result has ordinary `PartitionPlan`s, so that copying, verifying
+and reporting do not distinguish backfills. ``copy`` is the requested range: the copier leaves out what the ledger
+covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
+from kafka_replication.planning.live import Planner, as_compared, own
+from kafka_replication.planning.partitioning_changes import reach, spread_before
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.topic_settings import created_config
+
+Times = Mapping[datetime, Mapping[TopicPartition, int]]  # the offsets that ListOffsets returns for each time
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of the first records of a range: ``records`` records in ``span`` offsets.
+
+    ``oldest`` is their lowest timestamp, in ms.
+    """
+
+    records: int
+    span: int
+    bytes: int
+    oldest: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillLine:
+    """The effect of a backfill on one partition; ``plan`` is its work.
+
+    ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
+    records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
+    although they come after the copies in the source. Copies that were on the target once: ``again``, a part of
+    ``left``; ``lost_on_both_sides``, which the source no longer has; ``withheld``, of chunks with records that were
+    retried (see `recopy`). The verification of ``given_up`` was given up. ``keeps`` is the retention of the target in
+    ms (None: for ever); ``oldest`` is a timestamp in ms.
+    """
+
+    plan: PartitionPlan
+    asked: OffsetRange
+    covered: Coverage = Coverage()  # noqa: RUF009 - an immutable value
+    gone: Coverage = Coverage()  # noqa: RUF009
+    left: Coverage = Coverage()  # noqa: RUF009
+    again: Coverage = Coverage()  # noqa: RUF009
+    lost_on_both_sides: Coverage = Coverage()  # noqa: RUF009
+    withheld: Coverage = Coverage()  # noqa: RUF009
+    given_up: Coverage = Coverage()  # noqa: RUF009
+    newer: int = 0
+    records: int | None = None
+    bytes: int | None = None
+    oldest: int | None = None
+    keeps: int | None = None
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.plan.key
+
+    @property
+    def kept_until(self) -> int | None:
+        """The time at which the target may delete the oldest record, in ms; None if never, or if it is not known."""
+        return None if self.oldest is None or self.keeps is None else self.oldest + self.keeps
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """All lines of a request, including refused ones."""
+
+    replication: str
+    lines: tuple[BackfillLine, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.replication, tuple(line.plan for line in self.lines))
+
+    @property
+    def refused(self) -> tuple[BackfillLine, ...]:
+        return tuple(line for line in self.lines if line.plan.refused)
+
+    def estimated(self, samples: Mapping[TopicPartition, Sample]) -> BackfillPlan:
+        """This plan with an estimate for each partition that has a sample."""
+        return replace(self, lines=tuple(_estimated(line, samples.get(line.key.source)) for line in self.lines))
+
+    def replanned(self, plan: Plan) -> BackfillPlan:
+        """The same lines with these plans of their partitions."""
+        plans = {planned.key: planned for planned in plan.partitions}
+        return replace(self, lines=tuple(replace(line, plan=plans[line.key]) for line in self.lines))
+
+    def raise_refused(self) -> None:
+        """Raise Refused, which names every refused partition, before a part of the range is copied."""
+        raise_refused(self.plan)
+
+
+def raise_refused(plan: Plan) -> None:
+    """Raise Refused if the plan refuses a partition. It names all of them."""
+    if plan.refused:
+        raise Refused(
+            "; ".join(planned.what for planned in plan.refused),
+            "; ".join(dict.fromkeys(planned.remedy for planned in plan.refused)),
+        )
+
+
+def one_topic(replication: Replication, request: BackfillRequest) -> Replication:
+    """The replication for this request: with another target topic, it has only the requested source topic."""
+    if request.target_topic is None:
+        return replication
+    topics = replication.topics.model_copy(
+        update={"include": request.topics, "exclude": (), "rename": request.target_topic}
+    )
+    return replication.model_copy(update={"topics": topics})
+
+
+def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times) -> dict[TopicPartition, OffsetRange]:
+    """The requested offset range of each partition. Two times, or an open end, can give an empty range. Raises
+    BadInput.
+    """
+    ranges: dict[TopicPartition, OffsetRange] = {}
+    for partition in partitions_of(request, source):
+        log = source[partition.topic].offsets(partition.partition)
+        first, end = log.log_start, log.last_stable
+        from_ = first if request.from_ is None else _offset("from", partition, request.from_, end, times)
+        until = end if request.until is None else _offset("until", partition, request.until, end, times)
+        points = (request.from_, request.until)
+        if None not in points and any(isinstance(point, int) for point in points):
+            check_order(f"{partition}: ", from_, until)
+        ranges[partition] = OffsetRange(from_, max(from_, until))
+    return ranges
+
+
+def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list[TopicPartition]:
+    """All requested partitions. Raises BadInput for one that the source does not have."""
+    partitions = []
+    for name in request.topics:
+        topic = source.get(name)
+        if topic is None:
+            raise BadInput(f"topic: '{name}' does not exist on the source", "correct it, or grant Describe on it")
+        for number in request.partitions:
+            if number not in topic.partitions:
+                raise BadInput(
+                    f"partition: {name} has no partition {number}; it has {len(topic.partitions)}, from 0 on",
+                    "correct it",
+                )
+        partitions += [TopicPartition(name, number) for number in request.partitions or sorted(topic.partitions)]
+    return partitions
+
+
+def _offset(field_: str, partition: TopicPartition, point: Point, end: int, times: Times) -> int:
+    if isinstance(point, datetime):
+        return times[point][partition]
+    if point > end:
+        raise BadInput(
+            f"{field_}: {point} lies past the end of {partition};"
+            f" allowed are offsets up to {end}, its last stable offset",
+            "correct it",
+        )
+    return point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillInput:
+    """The input of planning a backfill. ``live`` is the plan of live copying now, if that opens the targets."""
+
+    replication: Replication
+    snapshot: Snapshot
+    ledger: LedgerView
+    watermarks: Mapping[PartitionKey, int]
+    live: Plan | None = None
+    again: Mapping[PartitionKey, Coverage] = field(default_factory=dict)  # to be copied a second time
+
+
+def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
+    """One line for each requested partition.
+
+    ``opens``: a partition that was never opened starts at the start of its range, not at the start of live copying.
+    """
+    given = replace(given, ledger=as_compared(given.ledger, given.snapshot))
+    view = own(given.replication, given.ledger)
+    planner = Planner(
+        replication=given.replication,
+        snapshot=given.snapshot,
+        ledger=view,
+        watermarks=given.watermarks,
+        spread_before=spread_before(view.positions),
+        reach=reach(view.positions),
+    )
+    live = {planned.key: planned for planned in given.live.partitions} if given.live else {}
+    lines = []
+    for partition, range_ in asked.items():
+        key = PartitionKey(given.replication.name, partition, given.replication.target_topic(partition.topic))
+        entry = _entry(planner, key, range_, live.get(key), opens=opens)
+        lines.append(_line(given, entry, range_, view.positions.get(key)))
+    return BackfillPlan(given.replication.name, tuple(lines))
+
+
+def _entry(
+    planner: Planner, key: PartitionKey, asked: OffsetRange, live: PartitionPlan | None, *, opens: bool
+) -> PartitionPlan:
+    """The state of the partition before its work is added: refused, not opened yet, or in sync."""
+    source, target = planner.snapshot.source[key.source.topic], planner.snapshot.target.get(key.target_topic)
+    ids = Ids(planner.snapshot.source_cluster, source.topic_id, target.topic_id if target else "")
+    position = planner.ledger.positions.get(key)
+    if position is None:
+        if not opens and live is not None:
+            return replace(live, copy=None)
+        fresh = Planner(
+            replication=planner.replication,
+            snapshot=planner.snapshot,
+            ledger=LedgerView(),
+            watermarks=planner.watermarks,
+            spread_before=planner.spread_before,
+            reach=planner.reach,
+        ).unopened(key, source, target, ids)
+        return (
+            replace(fresh, copy=None)
+            if fresh.refused
+            else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
+        )
+    refusal = planner.refusal(key, position, source, target, ids)
+    # An overrun stops live copying, but the requested range may still be readable.
+    if refusal and refusal.state is State.OVERRUN:
+        readable = replace(position, next_offset=source.offsets(key.source.partition).log_start)
+        refusal = planner.refusal(key, readable, source, target, ids)
+    if refusal:
+        return planner.refused(key, refusal, position, source)
+    return planner.entry(
+        key,
+        State.IN_SYNC,
+        position,
+        source,
+        verify=planner.ledger[key].pending(),
+    )
+
+
+def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
+    topic = given.snapshot.source[entry.key.source.topic]
+    log_start = topic.offsets(entry.key.source.partition).log_start
+    again = given.again.get(entry.key, Coverage())
+    removed = given.ledger[entry.key].gone() if position else Coverage()
+    coverage = position.coverage if position else Coverage()
+    # Offsets that were on the target once are no gap at the source.
+    missing = Coverage(coverage.union(removed).missing_from(asked))
+    gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
+    waiting = removed.subtract(coverage).subtract(Coverage.of([OffsetRange(0, log_start)])).within(asked)
+    left = missing.subtract(gone).union(again).union(waiting)
+    coverage = coverage.subtract(removed)
+    not_again = removed.within(asked).subtract(left)
+    line = BackfillLine(
+        plan=entry,
+        asked=asked,
+        covered=Coverage.of(_within(coverage, asked)),
+        gone=gone,
+        left=left,
+        again=again.union(waiting),
+        lost_on_both_sides=not_again.within(OffsetRange(0, log_start)),
+        withheld=not_again.within(OffsetRange(log_start, MAX_OFFSET)),
+        given_up=given.ledger.of(entry.key, entry.generation).unproven().within(asked).subtract(removed),
+        keeps=_keeps(given, topic, entry.key.target_topic),
+        newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,
+    )
+    if not entry.refused and gone:
+        what = f"{entry.key.source}: offsets {gone} can no longer be read, the log now starts at {log_start}"
+        return replace(
+            line, plan=replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=_from(asked, log_start))
+        )
+    if not entry.refused and left:
+        state = State.OPENING if entry.state is State.OPENING else State.BEHIND
+        copy = OffsetRange(min(asked.from_, left.ranges[0].from_), max(asked.until, left.ranges[-1].until))
+        # Pending offsets inside the range are reported with it, so that no offset is in two lines of a report.
+        line = replace(
+            line, plan=replace(entry, state=state, copy=copy, verify=entry.verify.subtract(Coverage.of([copy])))
+        )
+    elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
+        line = replace(line, plan=replace(entry, state=State.PENDING))
+    return line
+
+
+def _from(asked: OffsetRange, log_start: int) -> str:
+    if log_start >= asked.until:
+        return "restore them at the source; no offset of this range can be copied now"
+    return f"restore them at the source, or request only readable offsets: from {log_start}"
+
+
+def _within(coverage: Iterable[OffsetRange], bounds: OffsetRange) -> Iterator[OffsetRange]:
+    return (both for range_ in coverage if (both := range_.intersection(bounds)))
+
+
+def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
+    """Extrapolate the sample to all offsets that are left."""
+    if sample is None or not sample.span:
+        return line
+    records = round(line.left.span * sample.records / sample.span)
+    size = round(line.left.span * sample.bytes / sample.span)
+    return replace(line, records=records, bytes=size, oldest=sample.oldest)
+
+
+def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None:
+    """The target's ``retention.ms``. For a topic that does not exist yet: the value that it will get."""
+    target = given.snapshot.target.get(target_topic)
+    config = target.config if target else created_config(source.config, given.replication.target_topics)
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return None
+    keeps = int(config.get("retention.ms", -1))
+    return keeps if keeps >= 0 else None
+
+
+def next_slice(
+    plan: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
+) -> Plan:
+    """The next part of a backfill: for each partition at most ``most`` offsets from the first one not on the target."""
+    skipped, parts = set(without), []
+    for planned in plan.to_copy:
+        left = (
+            positions[planned.key].left_of(planned.copy)
+            if planned.copy and planned.key in positions and planned.key not in skipped
+            else ()
+        )
+        if left and planned.copy:
+            until = planned.copy.until if most is None else min(planned.copy.until, left[0].from_ + most)
+            parts.append(replace(planned, copy=OffsetRange(left[0].from_, until), verify=Coverage()))
+    return Plan(plan.replication, tuple(parts))

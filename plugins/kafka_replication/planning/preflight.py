@@ -1,0 +1,320 @@
+"""Checks that source and target fit together, before anything is copied. Pure: it uses a snapshot only.
+
+Finds two replications that feed each other: the ledger on the source cluster has the other one. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from kafka_replication.config import Replication
+from kafka_replication.config.model import RENAME
+from kafka_replication.config.names import PROVENANCE
+from kafka_replication.ledger.entries import Position
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.model.rights import Side
+from kafka_replication.planning import ledger_topics, quarantine_topic, rights, topic_settings
+from kafka_replication.planning.snapshot import Finding, Problem, Snapshot, Topic, raise_errors
+from kafka_replication.planning.topic_settings import AFTER, BEFORE, ROOM, after_limit, before_limit, created_config
+
+__all__ = ["Finding", "check", "raise_errors", "withheld_by_open_transaction"]
+
+
+def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
+    """All findings, errors first. ``known``: the ledger has partitions, so the plan reports topics that are gone."""
+    findings = list(_clusters(replication, snapshot, known))
+    for name in snapshot.source:
+        findings += check_topic(replication, snapshot, name)
+    findings += ledger_topics.check(replication, snapshot)
+    findings += quarantine_topic.check(replication, snapshot)
+    findings += rights.missing_for_all(replication, snapshot)
+    return in_order(findings)
+
+
+def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Finding]:
+    """The findings about one side only, while the other one does not answer. ``snapshot`` has only this side.
+
+    ``known``: partitions were replicated before.
+    """
+    findings = list(rights.missing_for_all(replication, snapshot))
+    if side == "source":
+        findings += [] if known else _nothing_selected(replication, snapshot)
+        for name, topic in snapshot.source.items():
+            findings += (replace(finding, topic=name) for finding in _of_source_only(replication, snapshot, topic))
+    else:
+        findings += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
+        for topic in snapshot.target.values():
+            findings += _of_target_only(snapshot, topic)
+    return in_order(findings)
+
+
+def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+    if problem := replication.target_problem(topic.name):
+        yield Finding("error", topic.name, problem, RENAME)
+    yield from rights.missing_for_side(snapshot, "source", topic.name) or _unusable(topic, None)
+    yield from _open_transactions(topic)
+    yield from _unanswered(topic, None)
+
+
+def _of_target_only(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+    unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
+    yield from unusable or _target_settings(topic.name, topic)
+    yield from _unanswered(None, topic)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings without repetitions, errors first."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: (finding.severity, finding.where))
+
+
+def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+    """The findings about one source topic and its target."""
+    source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
+    findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+    findings += rights.denied_partitions(replication, snapshot, name)
+    return (replace(finding, topic=name) for finding in findings)
+
+
+def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
+    """The source topics that are refused as a whole, with all their errors."""
+    problems = {}
+    for name in snapshot.source:
+        errors = [finding for finding in _fit(replication, snapshot, name) if finding.severity == "error"]
+        if errors:
+            what = "; ".join(f"{finding.where}: {finding.what}" for finding in errors)
+            problems[name] = Problem(what, "; ".join(dict.fromkeys(finding.remedy for finding in errors)))
+    return problems
+
+
+def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
+    """The findings that refuse the copy of the topic to its target, and warnings about losses there."""
+    source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
+    if problem := replication.target_problem(source.name):
+        return [Finding("error", source.name, problem, RENAME)]
+    if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
+        return unusable
+    findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    return [*findings, *_collision(replication, snapshot, name)]
+
+
+def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
+    """Findings about a topic that cannot be described or created."""
+    for side, topic in (("source", source), ("target", target)):
+        if topic is not None and topic.problem is not None:
+            yield Finding("error", f"{topic.name} on the {side}", topic.problem.what, topic.problem.remedy)
+
+
+def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
+    for side, topic in (("source", source), ("target", target)):
+        for number, answer in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
+            if isinstance(answer, Problem):
+                partition = TopicPartition(topic.name if topic else "", number)
+                yield Finding("error", f"{partition} on the {side}", answer.what, answer.remedy, partition=number)
+
+
+def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
+    """Findings about a target topic that does not exist. They are about the settings that it would be created with."""
+    if not replication.target_topics.create:
+        yield Finding(
+            "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
+        )
+        return
+    place, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
+    created = created_config(source.config, replication.target_topics)
+    yield from topic_settings.check_created(replication, place, "the target", created, snapshot.defaults)
+    yield from _limits(place, source.config, created, "in target_topics.config")
+    limited = "delete" in source.config.get("cleanup.policy", "delete")
+    if limited and _number(source, "retention.bytes", default=-1) >= 0 and "retention.bytes" not in config:
+        yield Finding(
+            "warning",
+            place,
+            f"the source keeps at most {source.config['retention.bytes']} bytes a partition; the target to be created"
+            " gets no such limit, because the same records may need more bytes there",
+            "set target_topics.config with retention.bytes, well above the source's, if the target needs a limit",
+        )
+
+
+def withheld_by_open_transaction(last_stable: int, high_watermark: int, hidden_by: str) -> str:
+    """The text about offsets that an open transaction hides from ``read_committed`` readers, and so from a run.
+    ``hidden_by`` names it, if that is known.
+    """
+    return (
+        f"a transaction is open: the last stable offset is {last_stable}, the high watermark {high_watermark}; "
+        f"the {high_watermark - last_stable} offsets between them are withheld until it ends{hidden_by}"
+    )
+
+
+def _open_transactions(topic: Topic) -> Iterator[Finding]:
+    for number, offsets in sorted(topic.readable.items()):
+        if offsets.high_watermark > offsets.last_stable:
+            partition = TopicPartition(topic.name, number)
+            yield Finding(
+                "warning",
+                str(partition),
+                withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark, offsets.hidden_by),
+                f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
+            )
+
+
+def _nothing_selected(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
+    if not snapshot.source:
+        yield Finding(
+            "error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude"
+        )
+
+
+def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
+    yield from () if known else _nothing_selected(replication, snapshot)
+    if snapshot.source_cluster == snapshot.target_cluster:
+        same = [name for name in snapshot.source if replication.target_name(name) == name]
+        if same:
+            yield Finding(
+                "error",
+                replication.name,
+                f"source and target are the same cluster ({snapshot.source_cluster})",
+                "use another target connection, or topics.rename",
+            )
+    excluded = replication.topics.exclude_from
+    if excluded and snapshot.target_cluster and snapshot.target_cluster not in excluded:
+        yield Finding(
+            "warning",
+            replication.name,
+            f"topics.exclude_from has {', '.join(excluded)}, which is not the target's cluster id"
+            f" {snapshot.target_cluster}: records that came from the target go back to it",
+            "add the id, unless nothing is replicated from there",
+        )
+
+
+def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+    """Findings about a target topic that is also selected as a source: its records would be copied again.
+
+    If provenance leaves the copies out, only a copy of a copy may not be selected: there would be ever more topics.
+    """
+    target = replication.target_name(name)
+    if PROVENANCE in replication.transform and snapshot.source_cluster in replication.topics.exclude_from:
+        target = replication.target_name(target)
+    if snapshot.source_cluster == snapshot.target_cluster and replication.selects(target):
+        yield Finding(
+            "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
+        )
+
+
+def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
+    place = f"{source.name} -> {target.name}"
+    if replication.placing.keeps and len(target.partitions) < len(source.partitions):
+        follows = replication.adds_partitions
+        yield Finding(
+            "warning",
+            place,
+            f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: "
+            + ("a run adds the others" if follows else "the partitions without a target are refused"),
+            f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
+        )
+    yield from _target_settings(place, target)
+    yield from _limits(place, source.config, target.config, f"of {target.name}")
+    yield from _retention(place, source, target)
+
+
+def _target_settings(place: str, target: Topic) -> Iterator[Finding]:
+    """Findings about the settings of an existing target, whatever its source is."""
+    if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
+        yield Finding(
+            "error",
+            place,
+            "the target replaces timestamps (message.timestamp.type=LogAppendTime)",
+            "set it to CreateTime",
+        )
+    yield from topic_settings.check_existing(place, "the target", target)
+
+
+def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
+    """Findings about limits of the target that refuse source records. ``where`` is the place of the settings."""
+    size = "max.message.bytes"
+    if size in target and int(target[size]) < int(source.get(size, 0)):
+        yield Finding(
+            "warning",
+            place,
+            f"the target's {size} {target[size]} is below the source's {source[size]}: a larger record is refused",
+            f"raise {size} {where}",
+        )
+    if int(after_limit(target)) < int(after_limit(source)):
+        yield Finding(
+            "warning",
+            place,
+            f"the target's {AFTER} {after_limit(target)} is below the source's {after_limit(source)}: a record with a"
+            " later timestamp is refused",
+            f"raise {AFTER} {where}",
+        )
+    if int(before_limit(target)) < int(before_limit({})):
+        yield Finding(
+            "warning",
+            place,
+            f"the target's {BEFORE} is {before_limit(target)}: an older record is refused when it is copied",
+            f"raise {BEFORE} {where}",
+        )
+
+
+def _retention(place: str, source: Topic, target: Topic) -> Iterator[Finding]:
+    policy = target.config.get("cleanup.policy", "delete")
+    if "compact" in policy and _number(target, "min.compaction.lag.ms") < 3_600_000:
+        yield Finding(
+            "warning",
+            place,
+            "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before"
+            " they are verified",
+            f"set min.compaction.lag.ms on {target.name}",
+        )
+    keeps = _number(target, "retention.ms") if "retention.ms" in target.config else -1
+    if "delete" in policy and 0 <= keeps < _number(source, "retention.ms", forever=2**63):
+        yield Finding(
+            "warning",
+            place,
+            f"the target keeps records for {keeps} ms, less than the source: "
+            "old records may be deleted before they are verified",
+            f"raise retention.ms of {target.name}",
+        )
+    limit = _number(target, "retention.bytes", default=-1)
+    if "delete" in policy and 0 <= limit < ROOM * _number(source, "retention.bytes", forever=2**63, default=-1):
+        yield Finding(
+            "warning",
+            place,
+            f"the target keeps at most {limit} bytes a partition, the source"
+            f" {source.config.get('retention.bytes', '-1')}: the target compresses records again and may need {ROOM}"
+            " times the space, so records may be deleted before they are verified",
+            f"raise retention.bytes of {target.name}",
+        )
+
+
+def _number(topic: Topic, setting: str, forever: int | None = None, default: int = 0) -> int:
+    value = int(topic.config.get(setting, default))
+    return forever if forever is not None and value < 0 else value
+
+
+def loops(
+    replication: Replication, target_cluster: str, on_source: Mapping[PartitionKey, Position]
+) -> Iterator[Finding]:
+    """A warning for each source topic that another replication fills from the same topic to which this one copies.
+
+    Its records circulate for ever unless each direction leaves out the records that came from its target. ``on_source``
+    are the positions of replications that write to the source cluster.
+    """
+    marked, excluded = PROVENANCE in replication.transform, target_cluster in replication.topics.exclude_from
+    if marked and excluded:
+        return
+    missing = ["transform: provenance"] * (not marked)
+    missing += [f"topics.exclude_from: [{target_cluster}]"] * (not excluded)
+    back = {
+        (key.target_topic, key.source.topic): key.replication
+        for key, position in on_source.items()
+        if position.ids.source_cluster == target_cluster
+    }
+    for (here, there), other in sorted(back.items()):
+        if replication.selects(here) and replication.target_name(here) == there:
+            yield Finding(
+                "warning",
+                f"{here} -> {there}",
+                f"the replication {other} copies {there} back to {here}: records go round for ever",
+                f"set {' and '.join(missing)}; in the other direction, too, with the id of this source",
+                topic=here,
+            )

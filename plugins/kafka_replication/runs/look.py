@@ -1,0 +1,48 @@
+"""The causes of alerts that a look at both clusters finds if one of them does not answer, or lets nobody in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind
+from kafka_replication.config import Replication
+from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationError, Stalled, Unreachable
+from kafka_replication.planning.snapshot import Problem
+from kafka_replication.reporting.causes import foreseen_losses
+from kafka_replication.runs.clusters import raise_together
+from kafka_replication.runs.reporting import without_target
+from kafka_replication.runs.run import Run
+
+log = logging.getLogger(__name__)
+
+
+def reach(run: Run) -> None:
+    """Ask both clusters for metadata. Raises Unreachable or NotAdmitted, which name the side and its connection."""
+    raise_together(list(run.clusters.away.values()))
+
+
+def losses_without_target(run: Run, problem: ReplicationError) -> list[Cause]:
+    """The losses at the source that the store alone foresees, if only the target is away."""
+    try:
+        only_target = set(run.clusters.away) == {"target"}
+        return list(foreseen_losses(without_target(run, Problem.of(problem)))) if only_target else []
+    except ReplicationError as error:
+        log.debug("%s: what the source will drop was not found out: %s", run.replication.name, error)
+        return []
+
+
+def problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:
+    """The cause because of which the clusters could not be read."""
+    if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
+        return
+    if isinstance(problem, (Unreachable, OutOfTime)):
+        yield Cause(
+            key=CauseKey(Kind.CLUSTER),
+            what=problem.what,
+            remedy=problem.remedy,
+            patience=replication.alerts.stalled_after,
+        )
+    else:
+        kind = Kind.ADMISSION if isinstance(problem, NotAdmitted) else Kind.REFUSED
+        yield Cause(key=CauseKey(kind), what=problem.what, remedy=problem.remedy)

@@ -1,0 +1,322 @@
+"""The first half of a plan step, which changes nothing: look at both clusters and the ledger, and ask for rights.
+
+The demand of a run on both clusters: all in which live runs, intervals and backfills differ before they copy.
+
+Ask the brokers what no snapshot shows: rights on groups and transactional ids, and what they would not create.
+
+Compares positions with receipts before anything is copied from them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar, Literal, Protocol, TypeVar
+
+from kafka_replication.kafka import dry_run_requests
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.choices import EXACTLY_ONCE
+from kafka_replication.model.errors import NotAuthorized, ReplicationError
+from kafka_replication.model.offsets import (
+    LEDGER_PARTITIONS,
+    Coverage,
+    OffsetRange,
+    PartitionKey,
+    TopicPartition,
+    consumer_group,
+)
+from kafka_replication.model.rights import DenyRule, Operation, Right, Side
+from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, refusals, rights
+from kafka_replication.planning.live import as_compared, own, plan
+from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.planning.snapshot import Finding, Snapshot, merged
+from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.target_topics import quarantine_to_create, to_create
+from kafka_replication.targets.port import ToCreate
+
+# A denied right is reported at once. While a coordinator is away, its group is asked for again and again.
+GROUP_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The rights that are denied, and findings about everything else that the target would refuse."""
+
+    denied: frozenset[Right] = frozenset()
+    findings: Sequence[Finding] = ()
+    deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
+
+    def added_to(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with these rights."""
+        rules = {**snapshot.deny_rules, **self.deny_rules}
+        return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules)
+
+
+def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[Side] = ("source", "target")) -> Answers:
+    """Ask these sides at the same time, which takes 10 ms. With ``transactions`` a producer id is asked for, too, which
+    takes up to a second; a run that opens or copies something does so anyway.
+    """
+    questions = [partial(question, run, side) for side in sides for question in (_group, _rules)]
+    if "target" in sides:
+        questions.append(partial(_creation, run, snapshot))
+    if "target" in sides and transactions and run.replication.delivery == EXACTLY_ONCE:
+        questions.append(partial(_transactions, run))
+    with ThreadPoolExecutor(len(questions)) as pool:
+        answers = [future.result() for future in [pool.submit(question) for question in questions]]
+    return Answers(
+        frozenset(right for answer in answers for right in answer.denied),
+        [finding for answer in answers for finding in answer.findings],
+        {side: rules for answer in answers for side, rules in answer.deny_rules.items()},
+    )
+
+
+def _group(run: Run, side: Side) -> Answers:
+    right = rights.on_group(side, run.replication.name)
+    seconds, name = _seconds(run), run.replication.name
+    allowed = (
+        dry_run_requests.may_describe_group(run.clusters.source, consumer_group(name), seconds)
+        if side == "source"
+        else run.clusters.target.catalogue.may_read(seconds)
+    )
+    return Answers() if allowed else Answers(frozenset({right}))
+
+
+def _rules(run: Run, side: Side) -> Answers:
+    seconds = _seconds(run)
+    rules = (
+        dry_run_requests.deny_rules(run.clusters.source_admin, side, seconds)
+        if side == "source"
+        else run.clusters.target.catalogue.deny_rules(seconds)
+    )
+    return Answers() if rules is None else Answers(deny_rules={side: rules})
+
+
+def _seconds(run: Run) -> float:
+    return run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
+
+
+def _transactions(run: Run) -> Answers:
+    try:
+        run.clusters.target.catalogue.check_writing()
+    except NotAuthorized:
+        return Answers(frozenset({rights.on_transactions(run.replication.name)}))
+    except ReplicationError as error:
+        return Answers(
+            findings=[Finding("error", str(run.clusters.logins["target"].cluster), error.what, error.remedy)]
+        )
+    return Answers()
+
+
+def _creation(run: Run, snapshot: Snapshot) -> Answers:
+    wanted = {**_targets(run, snapshot), **_ledger(run, snapshot), **_quarantine(run, snapshot)}
+    seconds = run.deadline.within(run.replication.timeouts.request)
+    refused = run.clusters.target.catalogue.refusals((topic for topic, _ in wanted.values()), seconds)
+    denied = [name for name, error in refused.items() if isinstance(error, NotAuthorized)]
+    return Answers(
+        frozenset(right for name in denied for right in rights.on_topic("target", name, [Operation.CREATE])),
+        list(_not_created(wanted, {name: error for name, error in refused.items() if name not in denied})),
+    )
+
+
+def _targets(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
+    """The target topics to create, each with its source topic."""
+    if not run.replication.target_topics.create:
+        return {}
+    unfit = preflight.unfit(run.replication, snapshot)
+    targets = {run.replication.target_name(name): name for name in snapshot.source if name not in unfit}
+    return {
+        target: (to_create(run.replication, snapshot.source[name], target), name)
+        for target, name in targets.items()
+        if target not in snapshot.target
+    }
+
+
+def _ledger(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
+    """The ledger topics to create."""
+    wanted = dict[str, tuple[ToCreate, str | None]]()
+    for name in {POSITIONS, RECEIPTS} - (snapshot.ledger or {}).keys():
+        factor, config = ledger_topics.created(name, run.replication, snapshot.defaults)
+        topic = ToCreate(name=name, partitions=LEDGER_PARTITIONS, replication_factor=factor, config=config)
+        wanted[name] = topic, None
+    return wanted
+
+
+def _quarantine(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
+    """The quarantine topic, if it is to be created."""
+    if not quarantine_topic.is_wanted(run.replication) or snapshot.quarantine is not None:
+        return {}
+    return {run.replication.quarantine_topic: (quarantine_to_create(run.replication, snapshot), None)}
+
+
+def _not_created(
+    wanted: Mapping[str, tuple[ToCreate, str | None]], refused: Mapping[str, ReplicationError]
+) -> Iterable[Finding]:
+    for name, error in refused.items():
+        source = wanted[name][1]
+        where = f"{source} -> {name}" if source else name
+        yield Finding("error", where, error.what, error.remedy, topic=source)
+
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Both clusters and the ledger, as a run knows them now. A step that changes something returns the world after it:
+    the same value is the same world, and is looked at and planned once.
+
+    The snapshot has the rights that are denied by ``answers``. ``receipt_ends`` are older than ``view``: receipts that
+    the view does not cover are at or above them. A preview has none.
+    """
+
+    snapshot: Snapshot
+    view: LedgerView
+    receipt_ends: Mapping[int, int]
+    answers: Answers = field(default_factory=Answers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The plan of a demand in a world. ``opening`` is the plan by which partitions are opened, if that is another one;
+    ``text`` shows the plan in the log, if it is more than the plan's own table.
+    """
+
+    plan: Plan
+    world: World
+    ranges: Ranges = field(default_factory=dict)
+    opening: Plan | None = None
+    text: Callable[[], str] | None = None
+
+
+class Demand(Protocol):
+    """One kind of run.
+
+    ``opens_live``: new partitions start where live copying starts, not where their range does. ``whole``: all of the
+    demanded topics or nothing, so one refused partition refuses the run.
+    """
+
+    @property
+    def kind(self) -> Literal["live", "interval", "backfill"]: ...
+
+    @property
+    def opens_live(self) -> bool: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    @property
+    def request(self) -> Request:
+        """The request that names the topics to look at."""
+
+    def ranges(self, run: Run, world: World) -> Ranges:
+        """The offsets that are demanded, resolved once; none for live copying, which goes on from its positions."""
+
+    def plan(self, run: Run, world: World, ranges: Ranges) -> Planned:
+        """The plan of these ranges in this world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Live copying: every partition goes on from its position. One that is refused holds back no other."""
+
+    request: Request
+    kind: ClassVar[Literal["live"]] = "live"
+    opens_live: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
+
+    def ranges(self, run: Run, world: World) -> Ranges:  # noqa: ARG002 - see `Demand`
+        return {}
+
+    def plan(self, run: Run, world: World, ranges: Ranges) -> Planned:  # noqa: ARG002
+        made = plan(run.replication, world.snapshot, world.view, run.watermarks(world.view))
+        return Planned(plan=made, world=world)
+
+
+log = logging.getLogger(__name__)
+NOT_ASKED = Answers()
+
+
+def look(run: Run, demand: Demand, answers: Answers = NOT_ASKED, *, opens: bool = True) -> World:
+    """The ledger and a snapshot of the demanded topics, with the ``answers`` that were given before.
+
+    ``opens``: for a run, which opens new partitions and stores its plan; see `to_look_at`. A preview does neither.
+    """
+    ends = run.clusters.ledger.receipt_ends() if opens else {}
+    view = run.view()
+    snapshot = run.snapshot(view, to_look_at(run, view, demand) if opens else demand.request)
+    return World(snapshot=answers.added_to(snapshot), view=view, receipt_ends=ends, answers=answers)
+
+
+def to_look_at(run: Run, view: LedgerView, demand: Demand) -> Request:
+    """The topics that a run has to see which opens new partitions.
+
+    The first run has all topics, because it resolves the start offsets of all partitions: a topic left out would count
+    as added later.
+    """
+    widens = demand.opens_live and not own(run.replication, view).begun
+    return replace(demand.request, topics=()) if widens else demand.request
+
+
+def asked(run: Run, world: World, *, transactions: bool) -> World:
+    """The world with the rights that are denied; see `ask`."""
+    answers = ask(run, world.snapshot, transactions=transactions)
+    return replace(world, snapshot=answers.added_to(world.snapshot), answers=answers)
+
+
+def raise_findings(run: Run, demand: Demand, world: World) -> None:
+    """Log every finding. Raises PreflightFailed if one of them stops the run, or if the run does all of the demanded
+    topics or nothing, and one of them has an error. What concerns one partition is raised when it is planned.
+    """
+    checked = preflight.check(run.replication, world.snapshot, known=bool(world.view.positions))
+    found = [*checked, *world.answers.findings]
+    log_findings(found)
+
+    def stops(finding: Finding) -> bool:
+        demanded = not demand.request.topics or finding.topic in demand.request.topics
+        return finding.stops_the_run or (demand.whole and demanded and finding.partition is None)
+
+    preflight.raise_errors(filter(stops, found))
+
+
+def log_findings(findings: Iterable[Finding]) -> None:
+    for finding in merged(findings):
+        finding.log_to(log)
+
+
+P = TypeVar("P", bound=Planned)
+
+
+def defended(run: Run, planned: P) -> P:
+    """The plan without partitions whose receipts contradict their position; these are refused.
+
+    Reads receipts only of partitions that are to be copied, from where unverified ones can begin, so that the cost does
+    not grow with history. If the store does not know such a partition, it was lost or replaced, and all receipts of the
+    partition's generation are read.
+    """
+    run_plan, view = planned.plan, as_compared(planned.world.view, planned.world.snapshot)
+    in_store = run.watermarks(view)
+    wanted = {
+        partition.key: view[partition.key].receipts_from() if partition.key in in_store else position.receipts_from
+        for partition in run_plan.to_copy
+        if (position := view.position(partition.key, partition.generation)) is not None
+    }
+    if not wanted:
+        return planned
+    receipts = run.clusters.ledger.receipts(wanted)
+    found = {key: texts for key in wanted if (texts := view[key].contradictions_in(receipts))}
+    if found:  # unless a run is at work, and has committed more since the view was read
+        now = run.view().positions
+        found = {key: texts for key, texts in found.items() if now.get(key) == view.positions[key]}
+    partitions = tuple(_refused(partition, found) for partition in run_plan.partitions)
+    return replace(planned, plan=replace(run_plan, partitions=partitions))
+
+
+def _refused(planned: PartitionPlan, found: Mapping[PartitionKey, Sequence[str]]) -> PartitionPlan:
+    if planned.key not in found:
+        return planned
+    refusal = refusals.contradicted(planned.key, found[planned.key])
+    return replace(planned, state=refusal.state, copy=None, verify=Coverage(), what=refusal.what, remedy=refusal.remedy)

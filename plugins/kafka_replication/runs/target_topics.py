@@ -1,0 +1,178 @@
+"""Create the target topics that a run needs and the target lacks, and add partitions that were added at the source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import tenacity
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
+from kafka_replication.planning import preflight, quarantine_topic
+from kafka_replication.planning.live import own
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, without_description
+from kafka_replication.planning.topic_settings import created_config
+from kafka_replication.runs.run import LeasedRun, Request
+from kafka_replication.targets.port import ToCreate
+
+log = logging.getLogger(__name__)
+
+
+def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request: Request) -> Snapshot:
+    """Create the missing target topics of source topics that were never replicated, and let the others follow the
+    number of partitions of their source.
+
+    Returns ``snapshot`` if nothing is missing, else a new snapshot with what was created. A topic or partition that
+    could not be created has a `Problem` there. Raises Unreachable if the target does not answer, and NotAdmitted.
+    """
+    unfit = preflight.unfit(run.replication, snapshot)
+    fit = {name: topic for name, topic in snapshot.source.items() if name not in unfit}
+    missing, short = _missing(run, view, snapshot, fit), _short(run, view, snapshot, fit)
+    if not (missing or short):
+        return snapshot
+    problems = dict[str, Problem]()  # by target topic
+    for name, target in (missing | short).items():
+        try:
+            if name in missing:
+                create_target(run, snapshot, name, target)
+            else:
+                _add_partitions(run, target, len(fit[name].partitions))
+        except Stalled as error:  # a new partition has no leader yet: the snapshot shows which, and the others go on
+            log.warning("%s", error)
+        except NotAdmitted:
+            raise
+        except (Refused, NotReady) as error:
+            log.error("%s", error)
+            problems[target] = Problem.of(error)
+    wanted = {
+        target: partitions_of(run.replication, fit[name])
+        for name, target in (missing | short).items()
+        if target not in problems
+    }
+    snapshot = _await_visible(run, view, request, wanted)
+    not_created = {
+        target: without_description(target, problems[target]) for target in problems.keys() & set(missing.values())
+    }
+    not_grown = {
+        target: _without_partitions(snapshot.target[target], len(fit[name].partitions), problems[target])
+        for name, target in short.items()
+        if target in problems and target in snapshot.target
+    }
+    return replace(snapshot, target={**snapshot.target, **not_created, **not_grown})
+
+
+def _missing(run: LeasedRun, view: LedgerView, snapshot: Snapshot, fit: Mapping[str, Topic]) -> dict[str, str]:
+    """The target topics to create, by source topic."""
+    opened = {key.source.topic for key in own(run.replication, view).positions}
+    targets = {name: run.replication.target_name(name) for name in fit if name not in opened}
+    missing = {name: target for name, target in targets.items() if target not in snapshot.target and run.holds(target)}
+    return missing if run.replication.target_topics.create else {}
+
+
+def _short(run: LeasedRun, view: LedgerView, snapshot: Snapshot, fit: Mapping[str, Topic]) -> dict[str, str]:
+    """The target topics that have fewer partitions than their source, by source topic.
+
+    A topic that was re-created since it was opened is refused, so its target stays as it is.
+    """
+    if not run.replication.adds_partitions:
+        return {}
+    recreated = {
+        key.source.topic
+        for key, position in own(run.replication, view).positions.items()
+        if key.source.topic in fit
+        and key.target_topic in snapshot.target
+        and (position.ids.source_topic, position.ids.target_topic)
+        != (fit[key.source.topic].topic_id, snapshot.target[key.target_topic].topic_id)
+    }
+    targets = {name: run.replication.target_name(name) for name in fit.keys() - recreated}
+    return {
+        name: target
+        for name, target in sorted(targets.items())
+        if target in snapshot.target
+        and run.holds(target)
+        and len(snapshot.target[target].partitions) < len(fit[name].partitions)
+    }
+
+
+def _await_visible(run: LeasedRun, view: LedgerView, request: Request, wanted: Mapping[str, int]) -> Snapshot:
+    """A snapshot that shows the topics just created, with their number of partitions. Raises Unreachable.
+
+    Brokers may see new topics late, and a partition cannot be opened without the id of its topic.
+    """
+    seconds = run.deadline.within(run.replication.timeouts.request)
+
+    def hidden(snapshot: Snapshot) -> list[str]:
+        there = {name: len(topic.partitions) for name, topic in snapshot.target.items()}
+        return [target for target, partitions in wanted.items() if there.get(target, 0) < partitions]
+
+    @tenacity.retry(
+        retry=tenacity.retry_if_result(lambda snapshot: bool(hidden(snapshot))),
+        stop=tenacity.stop_after_delay(seconds),
+        wait=tenacity.wait_fixed(0.1),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    def take_snapshot() -> Snapshot:
+        return run.snapshot(view, request)
+
+    snapshot = take_snapshot()
+    if left := hidden(snapshot):
+        raise Unreachable(
+            f"the new target topic {left[0]}, or its new partitions, are not known to every broker",
+            "check the target's brokers; run again",
+        )
+    return snapshot
+
+
+def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) -> None:
+    """Create ``target`` for the source topic ``name``."""
+    wanted = to_create(run.replication, snapshot.source[name], target)
+    run.check()
+    log.info("creating %s on the target with %d partitions", target, wanted.partitions)
+    run.clusters.target.catalogue.create(wanted)
+
+
+def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
+    """The target topic for a source topic, as it is created."""
+    settings = replication.target_topics
+    return ToCreate(
+        name=target,
+        partitions=partitions_of(replication, source),
+        replication_factor=settings.replication_factor,
+        config=created_config(source.config, settings),
+    )
+
+
+def create_quarantine(run: LeasedRun, snapshot: Snapshot) -> None:
+    """Create the quarantine topic, if records can be quarantined and it is missing."""
+    if quarantine_topic.is_wanted(run.replication) and snapshot.quarantine is None:
+        wanted = quarantine_to_create(run.replication, snapshot)
+        run.check()
+        log.info("creating the quarantine topic %s on the target", wanted.name)
+        run.clusters.target.catalogue.create(wanted)
+
+
+def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCreate:
+    """The quarantine topic as it is created."""
+    factor, config = quarantine_topic.created(replication, snapshot.defaults)
+    name = replication.quarantine_topic
+    return ToCreate(name=name, partitions=quarantine_topic.PARTITIONS, replication_factor=factor, config=config)
+
+
+def partitions_of(replication: Replication, source: Topic) -> int:
+    """The number of partitions that the target topic of this source topic gets."""
+    return replication.placing.stated or len(source.partitions)
+
+
+def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:
+    run.check()
+    log.info("%s on the target gets as many partitions as its source: %d", target, partitions)
+    run.clusters.target.catalogue.add_partitions(target, partitions)
+
+
+def _without_partitions(target: Topic, partitions: int, problem: Problem) -> Topic:
+    """The topic with the problem that its new partitions have."""
+    missing = {number: problem for number in range(partitions) if number not in target.partitions}
+    return replace(target, partitions={**target.partitions, **missing})

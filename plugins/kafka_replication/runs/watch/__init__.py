@@ -1,1 +1,0 @@
-"""Watches replications from outside their runs, and alerts."""

@@ -1,1 +1,0 @@
-"""The machine that starts Spark: its environment, its folders, its Java, and if it can reach the master."""

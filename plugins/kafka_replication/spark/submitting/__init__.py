@@ -1,1 +1,0 @@
-"""The side of a run that starts Spark and gives it jobs."""

@@ -1,0 +1,216 @@
+"""Runs inside a Spark Python worker: copies ranges and reads them back, with clients created here.
+
+Each worker process imports this module, so it imports nothing that only the driver or the command line needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
+from functools import cached_property, lru_cache
+
+from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
+from kafka_replication.copying.pipeline import Pipeline, change_of, load
+from kafka_replication.copying.protocol import Copier
+from kafka_replication.copying.sink import Sink
+from kafka_replication.model.choices import EXACTLY_ONCE
+from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
+from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
+from kafka_replication.runtime import failpoints, stopping
+from kafka_replication.runtime.deadline import Deadline, retry
+from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
+from kafka_replication.spark.small_ranges import Together, end_sessions, frugal
+from kafka_replication.targets.port import Target
+from kafka_replication.verification.read_back import ReadBack, ReadBackTask
+from kafka_replication.verification.verify import Sides, VerifyResult
+
+log = logging.getLogger(__name__)
+
+
+def execute(common: bytes, bundle: bytes) -> str:
+    """Work on the tasks of one bundle. ``common`` is a `Job` without tasks, ``bundle`` a list of `RangeTask`, both JSON
+    like the list of results.
+
+    A worker that gets a signal to end aborts its transactions first.
+    """
+    stopping.on_signals(even_ignored=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    tasks, here = BUNDLE.validate_json(bundle), _job_of(common)
+    results = [replicate(here.job, tasks[0])] if len(tasks) == 1 else here.together(tasks)
+    return RESULTS.dump_json(results).decode()
+
+
+class WorkerJob:
+    """One job in this worker."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
+        """The results of these small ranges after a bounded time. A range that did not end is fenced by the worker that
+        gets it next. Without transactions nothing fences it, so it is not dealt again.
+        """
+        results = self._together.work(tasks)
+        if self.job.replication.delivery == EXACTLY_ONCE:
+            return results
+        return [*results, *(left_behind(task) for task in tasks if task.key in self._together.at_work)]
+
+    @cached_property
+    def _together(self) -> Together[Tools]:
+        job = frugal(self.job)
+        return Together(job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks))
+
+
+@lru_cache(maxsize=1)
+def _job_of(common: bytes) -> WorkerJob:
+    job = JOB.validate_json(common)
+    return WorkerJob(job.shared(job.at_a_time))
+
+
+class Tools:
+    """The tools that the tasks of one job share in one thread of a worker: the deadline, and a ledger that is read
+    incrementally.
+
+    The deadline's clock is that of the range at work: a thread works on one range at a time.
+    """
+
+    def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
+        self.job = job
+        self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
+
+    @cached_property
+    def target(self) -> Target:
+        return self.job.open_target(self.deadline)
+
+    @property
+    def sink(self) -> Sink:
+        """Raises Unreachable."""
+        return self.target.sink
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline of the job. Raises BadInput for a function that this worker cannot import."""
+        return load(self.job.replication.pipeline)
+
+
+_thread = threading.local()
+
+
+def tools_of(job: Job) -> Tools:
+    """The tools of this job in this thread. They are created for its first task."""
+    if getattr(_thread, "job", None) is not job:
+        _thread.job, _thread.tools = job, Tools(job)
+    tools: Tools = _thread.tools
+    return tools
+
+
+def replicate(job: Job, task: RangeTask) -> RangeResult:
+    """Copy the task's range, and read back the copies that are not verified, also after an error.
+
+    Never raises a ReplicationError.
+    """
+    return work_on(tools_of(job), task)
+
+
+def work_on(tools: Tools, task: RangeTask) -> RangeResult:
+    """Copy and read back as `replicate` does, with these tools."""
+    failpoints.reached("W", str(task.key.source))
+    job = tools.job
+    copied = copy(tools, task.copy) if task.copy else None
+    if copied is not None and copied.fenced:
+        return RangeResult(key=task.key, copied=copied)
+    attempts = 1 if copied is not None and copied.error else job.replication.copying.attempts
+    return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
+
+
+def _target(job: Job, key: PartitionKey) -> TopicPartition:
+    """A partition of the target topic."""
+    return key.target if job.replication.placing.keeps else TopicPartition(key.target_topic, 0)
+
+
+def copy(tools: Tools, task: CopyTask) -> CopyResult:
+    from kafka_replication.kafka import reachability
+    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
+
+    key, job, deadline = task.key, tools.job, tools.deadline
+    replication, settings = job.replication, job.replication.copying
+    deadline.moved()  # the time of this range begins
+    log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
+    started = time.monotonic()
+
+    def progress(task: CopyTask, result: CopyResult) -> None:
+        seconds = time.monotonic() - started
+        done = 100 * result.copied / max(1, task.range.span)
+        log_event(
+            log,
+            logging.INFO,
+            Event.CHUNK_COMMITTED,
+            "%s: %d records, %.1f MB/s, %.0f%% of span",
+            task.key.source,
+            result.copied,
+            result.bytes / 1e6 / seconds,
+            done,
+        )
+
+    def exact() -> CopyEngine | None:
+        return exact_for(task, settings, job.source, tools.sink, tools.pipeline, deadline)
+
+    try:
+        reachability.check("source", job.source, task.key.source, replication.timeouts.request, deadline)
+        tools.target.check_reachable(_target(job, task.key))
+        chosen = engine_for(task, settings, job.source, tools.sink, tools.pipeline, deadline)
+        copier = Copier(
+            engine=chosen.engine,
+            why=chosen.why,
+            fallback=fallback(settings, job.source, tools.pipeline, deadline),
+            exact=None if settings.engine == FALLBACK else exact,
+            sink=tools.sink,
+            settings=settings,
+            progress=progress,
+            deadline=deadline,
+            failures=replication.failures,
+            quarantine_topic=replication.quarantine_topic,
+        )
+    except ReplicationError as e:
+        return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
+    return copier.copy(task)
+
+
+def _both_sides(tools: Tools, key: PartitionKey) -> AbstractContextManager[Sides]:
+    from kafka_replication.kafka.read_back import PartitionSides
+
+    job = tools.job
+    return closing(PartitionSides(job.source, tools.target.standing, key, job.replication.copying.stall_timeout))
+
+
+def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
+    """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
+    job, deadline = tools.job, tools.deadline
+    deadline.moved()  # reading back has a time of its own
+    started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
+    try:
+        deadline.check(f"verifying {task.key.source}")
+        tools.target.check_reachable(_target(job, task.key))
+        reading = ReadBack(
+            task,
+            tools.target.ledger,
+            lambda: tools.sink.verifier(task.key),
+            lambda: _both_sides(tools, task.key),
+            lambda receipt: change_of(tools.pipeline, task.key, receipt),
+        )
+        try:
+            doing = f"verifying {task.key.source}"
+            named = AttemptsExhausted.of if attempts == job.replication.copying.attempts else None
+            retry(doing, reading.attempt, deadline, attempts, exhausted=named, progress=lambda: reading.result.verified)
+        finally:
+            result = reading.result
+    except ReplicationError as e:
+        result = replace(result, error=e.what, remedy=e.remedy, retriable=e.retriable)
+    log.info("verified %s %s: %d records", task.key.source, result.verified, result.records)
+    return replace(result, seconds=round(time.monotonic() - started, 3))
