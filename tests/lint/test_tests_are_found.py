@@ -22,8 +22,8 @@ def test_each_module_has_tests() -> None:
 
 
 def test_a_module_without_tests_of_its_own_has_those_of_the_module_that_uses_it() -> None:
-    tests, through = tests_of.tests_of("kafka_replication.kafka.audit")
-    assert "kafka_replication.spark.auditor" in through
-    assert tests_of.ROOT / "tests" / "integration" / "test_audit.py" in tests
+    tests, through = tests_of.tests_of("kafka_replication.runs.look")
+    assert "kafka_replication.runs.watching" in through
+    assert tests_of.ROOT / "tests" / "integration" / "test_alerts.py" in tests
     tests, through = tests_of.tests_of("kafka_replication.ledger.placement")
     assert tests_of.ROOT / "tests" / "unit" / "test_placement.py" in tests and not through
