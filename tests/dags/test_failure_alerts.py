@@ -182,7 +182,7 @@ def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(
         monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
         fail(notifiers=[{"class": SMTP, "arguments": {"to": "oncall@example.org", "from_email": "a@example.org"}}])
     assert len(received.mails) == len(received.posts) == 1
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("alerting.channels")]
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("alerting.telling")]
     assert "sent by apprise connection 'oncall'" in told[0]
     assert f"not delivered by notifier {SMTP}" in told[1]
 

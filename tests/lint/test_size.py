@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 468,
+    "modules": 282,
     "classes": 597,
     "functions": 3596,
     "Protocols": 20,
     "methods of Protocols": 107,
-    "methods of interfaces for targets": 73,
+    "methods of interfaces for targets": 106,
     "keys of the file": 56,
     "pages of the docs": 33,
 }

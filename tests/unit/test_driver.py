@@ -22,7 +22,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 # What the driver does before Spark starts, and while it works.
 DRIVER = """
 import os, threading
-from kafka_replication.spark.driver import driver, jvm
+from kafka_replication.spark import driver, jvm
 from kafka_replication.spark.channel import DriverSide
 parent, launcher, jobs = jvm.watch(), DriverSide(os.environ["SOCKET"]), driver.Jobs()
 threading.Thread(target=driver._take, args=(launcher, jobs, parent), daemon=True).start()

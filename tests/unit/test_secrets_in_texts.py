@@ -26,8 +26,8 @@ HOLDING = {"some.password": SECRET}
 # What a person wrote for readers, and what the ledger and Kafka hold: no setting of a client.
 NO_SECRETS = frozenset(
     {
-        "config.reading.yaml.Tree.value",
-        "kafka.diagnosis.translate.Asked.settings",
+        "config.yaml.Tree.value",
+        "kafka.connect_diagnosis.Asked.settings",
         "ledger.codec._Form.optional",
         "ledger.placement.UnknownPlacement.content",
         "reporting.ledger.LedgerRow.position",

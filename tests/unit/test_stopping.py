@@ -53,7 +53,7 @@ IN_A_CLIENT = """
 import os, random, time, traceback
 from collections import Counter
 from confluent_kafka.admin import AdminClient
-from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka import offsets
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import stopping
 
@@ -92,7 +92,7 @@ def test_a_signal_that_interrupts_a_client_is_no_error_of_the_client() -> None:
 IN_A_WAIT = """
 import os, threading
 from concurrent.futures import Future
-from kafka_replication.kafka.client import client_errors
+from kafka_replication.kafka import callbacks
 from kafka_replication.runtime import stopping
 
 class Interrupted:  # after it gave the lock away, before the wait knows that
@@ -119,7 +119,7 @@ class Waiting(Future):
             condition.wait(timeout)
 
 stopping.on_signals(even_ignored=True)
-client_errors.answer_of(Waiting(), 1)
+callbacks.answer_of(Waiting(), 1)
 """
 
 

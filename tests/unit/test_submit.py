@@ -42,7 +42,7 @@ def test_a_cluster_gets_the_package_as_a_zip_and_nothing_of_local_mode(master: s
     with workspace() as here:
         argv = command(here, master, {})
         assert argv[argv.index("--py-files") + 1] == str(here.package)
-        assert "kafka_replication/spark/worker/worker.py" in zipfile.ZipFile(here.package).namelist()
+        assert "kafka_replication/spark/worker.py" in zipfile.ZipFile(here.package).namelist()
         assert not here.links.exists()
         text = " ".join(argv)
         assert "extraJavaOptions" not in text and local.DAEMON not in text and "-XX:" not in text
