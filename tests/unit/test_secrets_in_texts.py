@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 import kafka_replication
 from kafka_replication.connections import Definition, SparkConnection
-from kafka_replication.orchestration.watching import NotifierChannel
+from kafka_replication.orchestration.notifiers import NotifierChannel
 from kafka_replication.spark.jobs import JOB
 from kafka_replication.wire.login import Bearer, Plain, Scram, Security
 from kafka_replication.wire.oidc import Token, Tokens

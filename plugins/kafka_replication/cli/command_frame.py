@@ -27,7 +27,7 @@ from kafka_replication.documents import FailureDocument
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model import commands
 from kafka_replication.model.errors import BadInput, ReplicationError
-from kafka_replication.orchestration import watching
+from kafka_replication.orchestration import notifiers
 from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run, open_run
@@ -157,7 +157,7 @@ def notifier_findings(replication: Replication) -> Iterator[Finding]:
     """One finding for Apprise if it is missing, and one for each notifier that cannot be used. Sends nothing."""
     if replication.alerts.apprise and importlib.util.find_spec("apprise") is None:
         yield Finding("error", "alerts.apprise", WITHOUT_APPRISE, extras.install("apprise"))
-    for notifier in watching.channels(replication, {}):
+    for notifier in notifiers.channels(replication, {}):
         try:
             notifier.made()
         except BadInput as problem:

@@ -36,14 +36,14 @@ EVERY = 60
 
 def watcher(replication: Replication, *, lasts: bool = True) -> Watcher:
     """A watcher with the connections and the store of this process's environment."""
-    from kafka_replication.orchestration import watching  # not every run of a terminal has alerts
+    from kafka_replication.orchestration import notifiers  # not every run of a terminal has alerts
     from kafka_replication.runs.watching import Watcher
 
     return Watcher(
         replication=replication,
         connections=EnvironmentConnections(),
         open_store=default_store,
-        more=watching.channels(replication, {}),
+        more=notifiers.channels(replication, {}),
         lasts=lasts,
     )
 
