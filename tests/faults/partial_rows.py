@@ -17,7 +17,7 @@ from kio.schema.describe_transactions.v0.response import DescribeTransactionsRes
 from kio.schema.types import TransactionalId
 
 from kafka_replication.kafka import offsets
-from kafka_replication.kafka.login import security_of
+from kafka_replication.kafka.brokers import security_of
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import LEDGER_PARTITIONS, TopicPartition

@@ -7,8 +7,7 @@ import uuid
 import pytest
 
 from kafka_replication.kafka import clients, topics
-from kafka_replication.kafka.brief_ids import MANY
-from kafka_replication.kafka.login import security_of
+from kafka_replication.kafka.brokers import MANY, security_of
 from kafka_replication.model.errors import Refused
 from kafka_replication.wire import metadata
 from kafka_replication.wire.connection import Connection

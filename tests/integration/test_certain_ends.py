@@ -6,8 +6,7 @@ import signal
 import uuid
 
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.leaders import certain_ends
-from kafka_replication.kafka.login import security_of
+from kafka_replication.kafka.brokers import certain_ends, security_of
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire import metadata
 from kafka_replication.wire.connection import Connection
@@ -27,12 +26,12 @@ def test_one_that_not_every_broker_tells_is_not_certain(target3: KafkaCluster) -
     with clients.admin(config) as admin:
         # Otherwise one that an earlier test has held may be fenced: then no broker names it, and nobody asks it.
         wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == len(target3.brokers))
-        assert certain_ends(config, admin, [at], 30.0) == {at: RECORDS}
+        assert certain_ends(admin, [at], 30.0) == {at: RECORDS}
         idle = target3.broker(2).process
         assert idle is not None
         idle.send(signal.SIGSTOP)
         try:
-            assert certain_ends(config, admin, [at], 1.0) == {}
+            assert certain_ends(admin, [at], 1.0) == {}
         finally:
             idle.send(signal.SIGCONT)
     cluster.delete(topic)

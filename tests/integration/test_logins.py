@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafka_replication.connections import ALLOWLIST_VARIABLE, EnvironmentConnections
 from kafka_replication.kafka import clients, reachability
-from kafka_replication.kafka.leaders import connect
-from kafka_replication.kafka.login import security_of
+from kafka_replication.kafka.batch_scan import connect
+from kafka_replication.kafka.brokers import security_of
 from kafka_replication.model.errors import BadInput, NotAuthenticated, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import runner

@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from kafka_replication.kafka import clients, offsets, open_transactions
-from kafka_replication.kafka.leaders import connect
+from kafka_replication.kafka import brokers, clients, offsets
+from kafka_replication.kafka.batch_scan import connect
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Stalled, TargetLost
 from kafka_replication.model.offsets import TopicPartition as At
@@ -44,7 +44,7 @@ def left_open(scene: Scenario, transactional_id: str, at: At) -> Iterator[None]:
 def test_a_wait_names_the_transaction_its_owner_and_its_end(
     scene: Scenario, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_transactions, "FIRST_LINE", 0.0)
+    monkeypatch.setattr(brokers, "FIRST_LINE", 0.0)
     scene.target.create(scene.topic)
     admin, at = clients.admin({"bootstrap.servers": scene.target.bootstrap}), At(scene.topic, 0)
     owners = {scene.key().transactional_id: f"replication {scene.name}", scene.topic: "none of our replications"}
@@ -67,9 +67,9 @@ def test_what_outlives_its_time_out_hangs_and_the_command_that_ends_it_is_told(
     at = At(scene.topic, 0)
     admin = clients.admin({"bootstrap.servers": scene.target.bootstrap})
     with left_open(scene, scene.topic, at):
-        assert "hanging" not in open_transactions.named(admin, at)
-        monkeypatch.setattr(open_transactions, "SWEEP", -timedelta(seconds=120))  # the time-out of this one
-        told = open_transactions.named(admin, at)
+        assert "hanging" not in brokers.named(admin, at)
+        monkeypatch.setattr(brokers, "SWEEP", -timedelta(seconds=120))  # the time-out of this one
+        told = brokers.named(admin, at)
     assert f"transactional id {scene.topic} (none of our replications)" in told and "hanging: its time-out was" in told
     assert told.endswith(f"abort --topic {scene.topic} --partition 0 --start-offset 7")
 
@@ -92,7 +92,7 @@ def test_it_is_told_which_records_lie_in_whose_open_transaction(scene: Scenario)
     send(other, at.topic, numbered(4))  # 8 to 11
     send(ours, at.topic, numbered(1))  # 12
     with clients.admin({"bootstrap.servers": scene.target.bootstrap}) as admin:
-        told = [str(open_transactions.offsets_of(admin, at, one)) for one in (*ids, "nobody")]
+        told = [str(brokers.offsets_of(admin, at, one)) for one in (*ids, "nobody")]
     assert told == ["[6, 8) [12, 13)", "[3, 6) [8, 12)", "nothing"]
     ours.abort_transaction(30)
     other.abort_transaction(30)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka import callbacks, clients
-from kafka_replication.kafka.login import security_of
+from kafka_replication.kafka.brokers import security_of
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.wire.login import Bearer
 from tests import oauth

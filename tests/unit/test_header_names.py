@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.batch_scan import CUT, BatchScan, HeaderNames
 from kafka_replication.kafka.callbacks import Throttling
-from kafka_replication.kafka.header_names import CUT, HeaderNames
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.wire.batch import Batch, batches

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_replication.kafka.login import security_of, unsupported
+from kafka_replication.kafka.brokers import security_of, unsupported
 from kafka_replication.wire.login import Bearer, Plain, Scram, Security
 from kafka_replication.wire.tls import Unsupported
 from tests import oauth

@@ -21,10 +21,9 @@ from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.sink import Batches, Sink, SinkSession
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.batch_producer import BatchLane, BatchRefused
-from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.batch_scan import BatchScan, connect
+from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.callbacks import Throttling
-from kafka_replication.kafka.leaders import connect
-from kafka_replication.kafka.login import unsupported
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import choices, combinations
 from kafka_replication.model.errors import BadInput, ForeignWriter, Refused, Unexpected

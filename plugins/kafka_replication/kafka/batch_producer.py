@@ -18,8 +18,8 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.leaders import connect
-from kafka_replication.kafka.login import security_of
+from kafka_replication.kafka.batch_scan import connect
+from kafka_replication.kafka.brokers import security_of
 from kafka_replication.kafka.producers import SendWindow
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import ONE_WRITER

@@ -1,6 +1,9 @@
-"""Reads the batches of one partition, as a ``read_committed`` consumer does.
+"""Reads the batches of one partition, as a ``read_committed`` consumer does, over a connection to its leader.
 
 Reads copied batches back, as brokers store them.
+
+Tells which header names the client has cut: librdkafka's ends a name at its first NUL, and nothing shows that. So the
+batches that have headers are read a second time, as they are stored.
 """
 
 from __future__ import annotations
@@ -11,22 +14,42 @@ from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka import clients
+from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.brokers import security_of
 from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.kafka.connect_diagnosis import translate
 from kafka_replication.kafka.consumer_pool import Pace, paced
-from kafka_replication.kafka.leaders import connect
-from kafka_replication.model.errors import GapFound, Stalled
+from kafka_replication.model.errors import BadInput, GapFound, NotReady, SessionEnded, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import StallClock
-from kafka_replication.verification.digests import BatchDigest
+from kafka_replication.verification.digests import BatchDigest, Headers
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import TRANSACTIONAL, Batch, Malformed, batches
+from kafka_replication.wire.batch import CODEC, TRANSACTIONAL, Batch, Malformed, batches
 from kafka_replication.wire.connection import Connection
-from kafka_replication.wire.contents import Contents
+from kafka_replication.wire.contents import NUL, Contents, nul_in_names, unpacked
+from kafka_replication.wire.tls import Unsupported
 
+log = logging.getLogger(__name__)
 MOST = 4 << 20  # bytes of one answer; two may be in memory
 WAIT = 0.1  # seconds
+
+
+def connect(config: clients.ClientConfig, at: TopicPartition, timeout: float) -> Connection:
+    """To the leader of the partition. Raises NotReady without one, BadInput for unsupported settings, and the errors of
+    `Connection`.
+    """
+    (topic,) = topics.descriptions(clients.shared_admin(config), [at.topic]).values()
+    leader = next((partition.leader for partition in topic.partitions if partition.id == at.partition), None)
+    if leader is None or not leader.host:
+        raise NotReady(f"{at} has no leader", "check the brokers that have its replicas, then run again")
+    try:
+        security = security_of(config)
+    except Unsupported as e:
+        raise BadInput(
+            f"{at} cannot be read in whole batches: {e.what}",
+            f"{e.remedy}; what copy.engine batch has copied is read back in whole batches",
+        ) from e
+    return Connection(leader.host, leader.port, security, timeout)
 
 
 class BatchScan:
@@ -182,9 +205,6 @@ def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -
             yield batch, not (batch.attributes & TRANSACTIONAL and batch.producer_id in open_)
 
 
-log = logging.getLogger(__name__)
-
-
 class BatchCursor:
     """Reads one target partition from its first to its last wanted offset, with its own connection."""
 
@@ -213,3 +233,73 @@ class BatchCursor:
 
     def close(self) -> None:
         self._scan.close()
+
+
+CUT = "it has a header whose name has a NUL, where the client would cut it"
+
+
+class HeaderNames:
+    """Compares with the stored batch. A name that the client has cut stands in the batch with a NUL behind it. So if no
+    name of a record stands in its batch like that, none was cut; otherwise every record of the batch is looked at, and
+    so it is where compaction may have removed the record after the client read it.
+    """
+
+    def __init__(self, at: TopicPartition, scan: BatchScan) -> None:
+        self._at, self._scan = at, scan
+        self._first = self._until = 0  # the source offsets of the batch
+        self._data, self._count = b"", 0  # its records
+        self._whole = set[str]()  # names that the client has cut nowhere in the batch
+        self._cut: dict[int, bool] | None = None  # by offset in the batch, if each record was looked at
+        self._why = CUT
+
+    def close(self) -> None:
+        self._scan.close()
+
+    def wrong(self, offset: int, headers: Headers) -> str | None:
+        """The reason why these header names, as the client gives them, are not those of the record at this offset of
+        the source, or may not be; None if they are. Ask for records with headers, in the order of their offsets.
+        Raises Unreachable, Stalled, GapFound, and SessionEnded if the source no longer has the record.
+        """
+        if not self._first <= offset < self._until:
+            self._go_to(offset)
+        if self._cut is None:
+            new = {name for name, _ in headers if name not in self._whole}
+            if not any(name.encode() + NUL in self._data for name in new):
+                self._whole |= new
+                return None
+            self._look_at_each()
+        assert self._cut is not None
+        if (cut := self._cut.get(offset - self._first)) is None:
+            raise self._gone(offset)
+        return self._why if cut else None
+
+    def _go_to(self, offset: int) -> None:
+        self._scan.go_to(offset)
+        try:
+            batch = self._scan.peek(offset + 1)
+            if batch is None or batch.base_offset > offset:
+                raise self._gone(offset)
+            data = unpacked(batch.attributes & CODEC, batch.payload)
+            self._first, self._until, self._data, self._count = batch.base_offset, batch.until, data, batch.count
+            self._whole, self._cut, self._why = set(), None, CUT
+            if batch.count != batch.last_offset_delta + 1:
+                self._look_at_each()
+        except (Malformed, ValueError) as e:
+            self._doubt(offset, offset + 1, e)
+
+    def _gone(self, offset: int) -> SessionEnded:
+        return SessionEnded(
+            f"{self._at}: the record at offset {offset} was read, but its leader does not have it any more",
+            "a new session reads on",
+        )
+
+    def _look_at_each(self) -> None:
+        try:
+            self._cut = nul_in_names(self._data, self._count)
+        except (ValueError, IndexError) as e:
+            self._doubt(self._first, self._until, e)
+
+    def _doubt(self, first: int, until: int, error: Exception) -> None:
+        """Say of all these offsets that their names cannot be seen: nothing is copied on a guess."""
+        self._first, self._until, self._cut = first, until, dict.fromkeys(range(until - first), True)
+        self._why = f"the names of its headers cannot be compared with the stored ones ({error})"

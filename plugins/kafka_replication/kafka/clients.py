@@ -260,9 +260,7 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
     except (KafkaException, ValueError, TypeError) as e:
         reason = _said(e) if isinstance(e, KafkaException) else str(e)
         if _NO_TOKEN in reason:
-            from kafka_replication.kafka.login import why_no_token  # only this failure needs it
-
-            raise why_no_token(config) from e
+            raise connect_diagnosis.why_no_token(config) from e
         raise connect_diagnosis.unusable(config, reason) from e
     client.reported = reported
     return client

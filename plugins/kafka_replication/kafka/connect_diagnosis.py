@@ -21,6 +21,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka import causes
+from kafka_replication.kafka.callbacks import token_callback
 from kafka_replication.kafka.causes import ConnectCause
 from kafka_replication.kafka.error_table import row_of
 from kafka_replication.kafka.probe import addresses, probe
@@ -95,6 +96,8 @@ _STORE, _STORE_PASSWORD = "ssl.keystore.location", "ssl.keystore.password"
 _OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 # The event is complete; a probe would only add that the port is open.
 _SAID_IT_ALL = (causes.LOGIN_REFUSED, causes.MECHANISM_NOT_ENABLED, causes.CLIENT_CERTIFICATE_REFUSED)
+
+TOKEN = 10.0  # seconds for a token, as confluent-kafka has
 
 Diagnosis = Mapping[str, ConnectCause]  # by address
 
@@ -178,6 +181,19 @@ def error_of(
     if is_final(settings, diagnosis):
         return first.kind(f"{cluster}: {said}", first.remedy)
     return Unreachable(f"cannot reach {cluster} within {waited or 0:.0f} s: {said}", first.remedy)
+
+
+def why_no_token(settings: Mapping[str, Any]) -> ReplicationError:
+    """The error of the function of tokens, which is called once more: confluent-kafka shows none."""
+    from kafka_replication.wire.login import tokens_of  # only this failure needs it
+
+    function, cluster = token_callback(settings), name_of(settings)
+    if function is not None:
+        try:
+            tokens_of(function, settings).current(TOKEN)
+        except ReplicationError as e:
+            return type(e)(f"{cluster}: {e.what}", e.remedy)
+    return Unreachable(f"{cluster}: there was no token for the login within {TOKEN:.0f} s", "run again")
 
 
 def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:

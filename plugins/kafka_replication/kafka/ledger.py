@@ -18,7 +18,7 @@ from typing import TypeVar
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import clients, ledger_reader, ledger_topics, offsets, open_transactions
+from kafka_replication.kafka import brokers, clients, ledger_reader, ledger_topics, offsets
 from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
 from kafka_replication.kafka.ledger_reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
 from kafka_replication.ledger import writing
@@ -188,7 +188,7 @@ class KafkaLedger:
         return {at: there.from_ for at, there in ledger_reader.hidden(self._admin).items()} if self.exists() else {}
 
     def hidden_by(self, at: TopicPartition) -> str:
-        return open_transactions.named(self._admin, at)
+        return brokers.named(self._admin, at)
 
     def obstacle(self) -> ReplicationError | None:
         return ledger_topics.obstacle(self._admin, self._cluster)

@@ -12,10 +12,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
+from kafka_replication.kafka.brokers import MOST, named, wait_log
 from kafka_replication.kafka.callbacks import answer_of
 from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.connect_diagnosis import Asked, translate
-from kafka_replication.kafka.open_transactions import MOST, WaitLog, named
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.rights import Operation
@@ -355,14 +355,14 @@ def stable_ends_each(
 ) -> tuple[dict[TopicPartition, int], Failures]:
     """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
-    waiting, wait_log = set(ends), WaitLog(admin)
+    waiting, still_hidden = set(ends), wait_log(admin)
 
     def look() -> dict[TopicPartition, int]:
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
         waiting.intersection_update([partition for partition, offset in stable.items() if offset < ends[partition]])
         still = {partition: stable[partition] for partition in waiting}
-        wait_log.still_hidden(still)
+        still_hidden(still)
         return still
 
     left = look()  # nearly always nothing is hidden, and then a loop would cost more than the question

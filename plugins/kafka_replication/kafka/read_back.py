@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafka_replication.kafka import clients, offsets, quarantine
+from kafka_replication.kafka.brokers import named
 from kafka_replication.kafka.cursor import RUN_AGAIN, Cursor, batch_cursor
-from kafka_replication.kafka.open_transactions import named
 from kafka_replication.kafka.quarantine import QuarantineEnds
 from kafka_replication.kafka.reading import Truncated, headers_of
 from kafka_replication.ledger.entries import FailedRecord, Receipt

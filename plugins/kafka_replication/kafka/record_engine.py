@@ -16,6 +16,7 @@ from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.sink import RecordWriter, Sink, SinkSession
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, shared_offsets, topics
+from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.kafka.chunk_reader import ChunkReader
 from kafka_replication.kafka.consumer_pool import Loan, Pace, borrow, paced
@@ -31,7 +32,7 @@ from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.verification.digests import DIGEST_KIND, Headers
 
 if TYPE_CHECKING:
-    from kafka_replication.kafka.header_names import HeaderNames
+    from kafka_replication.kafka.batch_scan import HeaderNames
 
 
 log = logging.getLogger(__name__)
@@ -104,9 +105,7 @@ class RecordReader:
     @cached_property
     def _names(self) -> HeaderNames | None:
         """None if no connection of our own can be made. Raises ImportError."""
-        from kafka_replication.kafka.batch_scan import BatchScan  # these need the packages of the batch engine
-        from kafka_replication.kafka.header_names import HeaderNames
-        from kafka_replication.kafka.login import unsupported
+        from kafka_replication.kafka.batch_scan import BatchScan, HeaderNames  # needs the batch engine's packages
 
         if why := unsupported(self._source):
             self._cannot_compare(why)

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka import clients, offsets, open_transactions, shared_offsets, topics
+from kafka_replication.kafka import brokers, clients, offsets, shared_offsets, topics
 from kafka_replication.kafka.cursor import RUN_AGAIN, first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.producers import AcknowledgedProducer
@@ -42,7 +42,7 @@ def refuse_left_open(admin: AdminClient, keys: Iterable[PartitionKey], hidden: I
     """
     ids = {key.transactional_id for key in keys}
     for at in hidden:
-        if open_transactions.never_ends(admin, at, ids):
+        if brokers.never_ends(admin, at, ids):
             raise TargetLost(
                 f"{at} on the target has records of an earlier session of ours in a transaction that Kafka has ended"
                 " without this partition",

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from kafka_replication.config import Copy
 from kafka_replication.copying.sink import Batches, Record, SetAside
 from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.chunk_writer import ChunkWriter, Ends, batch_size
 from kafka_replication.kafka.commit import Atomic, Ordered
-from kafka_replication.kafka.login import unsupported
 from kafka_replication.kafka.producers import SendWindow
 from kafka_replication.kafka.quarantine import Origin, TargetLimits, largest_batch
 from kafka_replication.kafka.quarantine_writer import AsideWriter

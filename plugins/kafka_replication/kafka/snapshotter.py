@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import offsets, open_transactions, topics
+from kafka_replication.kafka import brokers, offsets, topics
 from kafka_replication.kafka.topics import answer
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import NotAuthorized, PreflightFailed
@@ -165,9 +165,9 @@ def _with_open_transactions(source: AdminClient, sources: Mapping[str, Topic]) -
         TopicPartition(name, at) for name in sources for at, log in sources[name].readable.items() if log.is_hiding
     ]
     named = dict(sources)
-    for at in sorted(hiding)[: open_transactions.MOST]:
+    for at in sorted(hiding)[: brokers.MOST]:
         topic = named[at.topic]
-        log = replace(topic.offsets(at.partition), hidden_by=open_transactions.named(source, at))
+        log = replace(topic.offsets(at.partition), hidden_by=brokers.named(source, at))
         named[at.topic] = replace(topic, partitions={**topic.partitions, at.partition: log})
     return named
 

@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Replication
 from kafka_replication.copying.sink import Record, SetAside
 from kafka_replication.kafka import (
+    brokers,
     clients,
     dry_run_requests,
     offsets,
-    open_transactions,
     quarantine,
     snapshotter,
     topics,
@@ -263,15 +263,13 @@ class KafkaStanding(Standing):
         return {at for at, log in there.items() if isinstance(log, PartitionOffsets) and log.is_hiding}
 
     def left_open(self, at: TopicPartition) -> Mapping[str, int]:
-        return open_transactions.owners(self._admin(), at)
+        return brokers.owners(self._admin(), at)
 
     def hidden_by(self, at: TopicPartition, session_id: str) -> Coverage:
-        return open_transactions.offsets_of(self._admin(), at, session_id)
+        return brokers.offsets_of(self._admin(), at, session_id)
 
     def certain_ends(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        from kafka_replication.kafka.leaders import certain_ends  # only after a loss
-
-        return certain_ends(self._config, self._admin(), wanted, self._patience.request)
+        return brokers.certain_ends(self._admin(), wanted, self._patience.request)
 
     def at_rest(self, at: TopicPartition, expected: int) -> OffsetRange:
         rest, end, admin = StallClock(AT_REST), 0, self._admin()

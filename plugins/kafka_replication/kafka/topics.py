@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.copying.sink import TargetState
 from kafka_replication.kafka import offsets
-from kafka_replication.kafka.brief_ids import BriefIds
+from kafka_replication.kafka.brokers import LargeTopics
 from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.connect_diagnosis import Asked, translate
 from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
@@ -165,7 +165,7 @@ class _Ids(SharedRead[str, str | ReplicationError]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.brief = BriefIds()
+        self.large = LargeTopics()
 
 
 _ids = OfEachAdmin(_Ids)
@@ -174,7 +174,7 @@ _ids = OfEachAdmin(_Ids)
 def current_id(admin: AdminClient, name: str, most: float = TIMEOUT) -> str | None:
     """The id of the topic, or None if it does not exist. Threads share the request, as in `check_id`."""
     ids = _ids.of(admin)
-    actual = ids.ask(name, lambda names: _ids_or_errors(admin, names, ids.brief, most))
+    actual = ids.ask(name, lambda names: _ids_or_errors(admin, names, ids.large, most))
     if isinstance(actual, ReplicationError):
         raise actual
     return actual
@@ -196,12 +196,12 @@ def check_id(admin: AdminClient, name: str, expected: str, side: str, most: floa
 
 
 def _ids_or_errors(
-    admin: AdminClient, names: Set[str], brief: BriefIds, most: float
+    admin: AdminClient, names: Set[str], large: LargeTopics, most: float
 ) -> dict[str, str | ReplicationError]:
     """The client is asked about the rest, so that its answer is the one about a topic that is gone."""
-    told = brief.ids(admin, names)
+    told = large.ids(admin, names)
     descriptions, failed = _describe_each(admin, names - told.keys(), most)
-    brief.learn(descriptions.values())
+    large.learn(descriptions.values())
     return {**told, **{name: str(description.topic_id) for name, description in descriptions.items()}, **failed}
 
 

@@ -21,8 +21,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka import offsets, partitioner, snapshotter
+from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.kafka.login import unsupported
 from kafka_replication.kafka.sampling import first_times
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import combinations
