@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver
 from kafka_replication.kafka import offsets, topics
-from kafka_replication.kafka.engines import ENGINES, FALLBACK
+from kafka_replication.kafka.record_engine import ENGINES, FALLBACK
 from kafka_replication.ledger.entries import Ids, Receipt
 from kafka_replication.model.choices import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

@@ -27,10 +27,9 @@ from kafka_replication.runs.audit import audit
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.spark.auditor import Auditor
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launcher
-from kafka_replication.spark.worker import replicate
+from kafka_replication.spark.worker import Auditor, replicate
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.verification.verify import VerifyResult

@@ -18,7 +18,7 @@ from kafka_replication.model.errors import Stalled, TargetLost
 from kafka_replication.model.offsets import TopicPartition as At
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs import progress as watching
-from kafka_replication.wire import fetching, producing
+from kafka_replication.wire import fetching, transactions
 from kafka_replication.wire.batch import batches
 from tests.support.actions import copied_once
 from tests.support.command_line import cli, ended
@@ -139,9 +139,9 @@ def leave_open(scene: Scenario, at: At) -> None:
         [batch] = batches(memoryview(raw_batch([RawRecord(b"open", b"v")])))
 
         def refused() -> int:
-            requests = producing.Requests(transactional_id, at.topic, at.partition, 30.0)
+            requests = transactions.ProduceRequests(transactional_id, at.topic, at.partition, 30.0)
             requests.send(leader, batch, whose.producer_id, whose.producer_epoch, 0)
-            return int(producing.answer(leader)[0].error_code)
+            return int(transactions.produced(leader)[0].error_code)
 
         wait_until(lambda: not refused())  # the broker obeys a changed setting some time after the answer
     producer.abort_transaction(30)

@@ -10,7 +10,6 @@ BY_NAME = {
     "orchestration.airflow": "spark/test_installed_wheel.py",
     "orchestration.page_app": "e2e/test_page.py",
     "orchestration.plugin": "e2e/test_page.py",
-    "spark.entry": "spark/test_spark_jobs.py",
 }
 
 

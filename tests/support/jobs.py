@@ -12,18 +12,18 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model import offsets
 from kafka_replication.model import offsets as product
 from kafka_replication.spark import worker
-from kafka_replication.spark.auditor import Auditor
-from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.spark.jobs import (
     AUDITED,
     JOB,
     RESULTS,
+    WORKER_ENDED,
     Job,
     JobEnd,
     RangeResult,
     RangeTask,
 )
 from kafka_replication.spark.launcher import Deliver, Launcher, Submission
+from kafka_replication.spark.worker import Auditor
 from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
 from tests.support import planning

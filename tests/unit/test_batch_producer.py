@@ -15,7 +15,7 @@ from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.wire.batch import Batch
 from kafka_replication.wire.connection import Connection
-from kafka_replication.wire.producing import Requests
+from kafka_replication.wire.transactions import ProduceRequests
 
 BATCH = cast("Batch", SimpleNamespace(count=1, size=100))
 
@@ -80,7 +80,7 @@ class Lane(BatchLane):
         super().__init__(key, {}, cast("TransactionalProducer", transaction), stored, window=SendWindow(1.0))
         self._open = True
         self._identity = Identity(1, 0)
-        self._requests = cast("Requests", requests)
+        self._requests = cast("ProduceRequests", requests)
         self._leader, self._coordinator = cast("Connection", leader), cast("Connection", coordinator)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.model.errors import NotAuthenticated, ReplicationError, Stalled, TlsFailed, Unreachable
-from kafka_replication.wire import fetching, producing, transactions
+from kafka_replication.wire import fetching, transactions
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.login import Bearer, Login, Plain, Scram, Security
 from kafka_replication.wire.oidc import Token, Tokens
@@ -70,7 +70,7 @@ def fetch(connection: Connection) -> object:
 
 def produce(connection: Connection) -> object:
     connection.send(0, 7, [b"x"])
-    return producing.answer(connection)
+    return transactions.produced(connection)
 
 
 Ask = Callable[[Connection], object]

@@ -27,8 +27,7 @@ from kafka_replication.spark.dealer import (
     _slots,
     cause_of,
 )
-from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE
-from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
+from kafka_replication.spark.jobs import EXECUTOR_LACKS_MODULE, Bundle, Job, JobEnd, RangeResult, RangeTask
 from tests.support.jobs import job_with, reading
 
 ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.audit_spread import pieces
+from kafka_replication.kafka.audit import pieces
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition

@@ -13,7 +13,7 @@ import pytest
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyTask, SourceReader, choose
 from kafka_replication.copying.sink import Sink
-from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for, exact_for
+from kafka_replication.kafka.record_engine import ENGINES, FALLBACK, engine_for, exact_for
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.choices import AUTO, BATCH, SHORT

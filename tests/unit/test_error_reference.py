@@ -14,7 +14,7 @@ import pytest
 from kafka_replication.cli import error_reference
 from kafka_replication.kafka import causes, error_table
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.spark import failures
+from kafka_replication.spark.jobs import FAILURES
 from kafka_replication.store import error_table as store_table
 
 PAGE = Path(__file__).parents[2] / "docs/errors.md"
@@ -52,5 +52,5 @@ def test_where_the_documents_are_not_beside_the_package_an_error_names_no_path_t
 def test_every_row_has_an_anchor_of_its_own() -> None:
     named = re.findall(r'<a id="([^"]+)">', PAGE.read_text())
     rows = [cause.name for cause in causes.ALL] + [row.name.lower() for row in error_table.TABLE.values()]
-    rows += [row.name for row in (*store_table.TABLE, store_table.OTHER, *failures.ALL)]
+    rows += [row.name for row in (*store_table.TABLE, store_table.OTHER, *FAILURES)]
     assert sorted(named) == sorted(rows) and len(set(named)) == len(named)

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.sink import Record
-from kafka_replication.kafka import audit_spread, multi_partition
-from kafka_replication.kafka.audit_spread import pieces
+from kafka_replication.kafka import audit, multi_partition
+from kafka_replication.kafka.audit import pieces
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.multi_partition import MOST_RANGES, Offsets, _Growing
 from kafka_replication.kafka.partitioner import partitioner
@@ -197,7 +197,7 @@ def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest
     for number, searches in enumerate([True, False]):
         at = TopicPartition("orders", number)
         task = searching(at, searches=searches)
-        read.take(task, audit_spread.read_claims(task, at, lambda at: log, lambda: None))
+        read.take(task, audit.read_claims(task, at, lambda at: log, lambda: None))
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
     results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
     for result in results:
@@ -228,7 +228,7 @@ def test_a_reading_that_is_out_of_time_ends_with_that_error_and_calls_nothing_eq
     wanted, log = (Claim(covered((3, 5)), "xxh3_128/1"),), OffsetRange(0, 3)
     at = TopicPartition("orders", 0)
     task = replace(searching(at, searches=False), claims=wanted, target_logs={0: log})
-    result = audit_spread.read_claims(task, at, lambda at: cast("Any", Log([0, 1])), over)
+    result = audit.read_claims(task, at, lambda at: cast("Any", Log([0, 1])), over)
     assert "one piece is read: the run's time" in result.findings.errors[0]
     assert not result.parts
 

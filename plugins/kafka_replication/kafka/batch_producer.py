@@ -26,7 +26,7 @@ from kafka_replication.ledger.entries import ONE_WRITER
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
-from kafka_replication.wire import fetching, producing, transactions
+from kafka_replication.wire import fetching, transactions
 from kafka_replication.wire.batch import Batch, batches
 from kafka_replication.wire.connection import Connection
 
@@ -89,7 +89,7 @@ class BatchLane:
         self._key, self._target, self._transaction, self._stored = key, target, transaction, stored
         self._at, self._window = at or key.target, window
         self._check_between = check_between
-        self._requests = producing.Requests(key.transactional_id, self._at.topic, self._at.partition, WAIT)
+        self._requests = transactions.ProduceRequests(key.transactional_id, self._at.topic, self._at.partition, WAIT)
         self.sent = 0  # records of the chunk at work
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
@@ -197,7 +197,7 @@ class BatchLane:
                     until = time.monotonic() + BEGIN
                     while self._leader.open_requests:
                         self._leader.wait_at_most(max(0.1, until - time.monotonic()))
-                        producing.answer(self._leader)
+                        transactions.produced(self._leader)
                     self._coordinator.wait_at_most(BEGIN)
                     transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
         finally:
@@ -215,7 +215,7 @@ class BatchLane:
     def _acknowledged(self) -> int:
         """Wait for one acknowledgement. Returns its error code."""
         self._leader.wait_at_most(self._transaction.seconds_left)
-        answer, throttled = producing.answer(self._leader)
+        answer, throttled = transactions.produced(self._leader)
         self._transaction.throttling.add(throttled, self._leader.address)
         batch, sent = self._under_way.popleft()
         self._shortest = min(self._shortest, time.monotonic() - sent)

@@ -1,9 +1,11 @@
-"""ListOffsets, and waiting until no transaction below an offset is open."""
+"""ListOffsets, and waiting until no transaction below an offset is open. Threads of a worker that ask at the same time
+share requests: no answer is older than its question.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ from kafka_replication.kafka.brokers import MOST, named, wait_log
 from kafka_replication.kafka.callbacks import answer_of
 from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.connect_diagnosis import Asked, translate
+from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.rights import Operation
@@ -47,8 +50,12 @@ _CANNOT_DECODE = frozenset({KafkaError.UNKNOWN, KafkaError.INVALID_RECORD, Kafka
 # leader, a request keeps a processor busy until its end. The next one comes after new metadata, and fails at once.
 FIRST_REQUEST = 2.0
 SHORTEST_PAUSE = 0.1  # before the second question; then it doubles
+Partitions = Iterable[TopicPartition]
+Offsets = dict[TopicPartition, int]
+End = tuple[int, int | None]  # the end of a partition, and the leader epoch if it is known
 Answers = dict[TopicPartition, ListOffsetsResultInfo]
 Failures = dict[TopicPartition, ReplicationError]  # the reason why a partition gave no answer
+Each = tuple[Offsets, Failures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +79,7 @@ _AT_ONCE = Patience(FIRST_REQUEST, 0.0)
 
 
 def _ask(
-    admin: AdminClient,
-    partitions: Iterable[TopicPartition],
-    spec: OffsetSpec,
-    *,
-    committed: bool,
-    patience: Patience = _USUAL,
+    admin: AdminClient, partitions: Partitions, spec: OffsetSpec, *, committed: bool, patience: Patience = _USUAL
 ) -> Answers:
     """ListOffsets of all ``partitions``. Raises an error naming the first partition that does not answer."""
     answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience, all_or_none=True)
@@ -95,7 +97,7 @@ def _raise_first(failures: Failures) -> None:
 
 def _ask_each(
     admin: AdminClient,
-    partitions: Iterable[TopicPartition],
+    partitions: Partitions,
     spec: OffsetSpec,
     *,
     committed: bool,
@@ -182,9 +184,7 @@ def _why(admin: AdminClient, partition: TopicPartition, raised: KafkaException) 
     return reason
 
 
-def _list(
-    admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
-) -> dict[TopicPartition, int]:
+def _list(admin: AdminClient, partitions: Partitions, spec: OffsetSpec, *, committed: bool) -> Offsets:
     return {at: answer.offset for at, answer in _ask(admin, partitions, spec, committed=committed).items()}
 
 
@@ -198,25 +198,25 @@ def _epoch_of(answer: ListOffsetsResultInfo) -> int | None:
     return epoch if epoch is not None and epoch >= 0 else None
 
 
-def ends_now(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int | None]]:
+def ends_now(admin: AdminClient, partitions: Partitions) -> dict[TopicPartition, End]:
     """The high watermarks of those partitions that answer at once, each with the leader epoch if it is known."""
     answers, _ = _ask_each(admin, partitions, _LATEST, committed=False, patience=_AT_ONCE)
     return {partition: (answer.offset, _epoch_of(answer)) for partition, answer in answers.items()}
 
 
-def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def log_starts(admin: AdminClient, partitions: Partitions) -> Offsets:
     return _list(admin, partitions, _EARLIEST, committed=False)
 
 
-def high_watermarks(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def high_watermarks(admin: AdminClient, partitions: Partitions) -> Offsets:
     return _list(admin, partitions, _LATEST, committed=False)
 
 
-def last_stable(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def last_stable(admin: AdminClient, partitions: Partitions) -> Offsets:
     return _list(admin, partitions, _LATEST, committed=True)
 
 
-def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+def at_time(admin: AdminClient, partitions: Partitions, timestamp: int) -> Offsets:
     """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
     offset.
     """
@@ -225,9 +225,7 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
     return resolved
 
 
-def at_time_each(
-    admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int, patience: Patience = _USUAL
-) -> tuple[dict[TopicPartition, int], Failures]:
+def at_time_each(admin: AdminClient, partitions: Partitions, timestamp: int, patience: Patience = _USUAL) -> Each:
     """The same as `at_time`, with the error of each partition that does not answer."""
     first, failures = _list_each(
         admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
@@ -255,26 +253,17 @@ def _not_searched(partition: TopicPartition, error: ReplicationError, timestamp:
     return named
 
 
-def log_starts_each(
-    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
-) -> tuple[dict[TopicPartition, int], Failures]:
+def log_starts_each(admin: AdminClient, partitions: Partitions, patience: Patience = _USUAL) -> Each:
     return _list_each(admin, partitions, _EARLIEST, committed=False, patience=patience)
 
 
-def last_stable_each(
-    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
-) -> tuple[dict[TopicPartition, int], Failures]:
+def last_stable_each(admin: AdminClient, partitions: Partitions, patience: Patience = _USUAL) -> Each:
     return _list_each(admin, partitions, _LATEST, committed=True, patience=patience)
 
 
 def _list_each(
-    admin: AdminClient,
-    partitions: Iterable[TopicPartition],
-    spec: OffsetSpec,
-    *,
-    committed: bool,
-    patience: Patience = _USUAL,
-) -> tuple[dict[TopicPartition, int], Failures]:
+    admin: AdminClient, partitions: Partitions, spec: OffsetSpec, *, committed: bool, patience: Patience = _USUAL
+) -> Each:
     answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
     return {at: answer.offset for at, answer in answers.items()}, failures
 
@@ -285,9 +274,7 @@ def readable_log(admin: AdminClient, at: TopicPartition) -> OffsetRange:
     return readable(log_starts(admin, [at])[at], end)
 
 
-def readable_logs(
-    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience
-) -> dict[TopicPartition, OffsetRange]:
+def readable_logs(admin: AdminClient, partitions: Partitions, patience: Patience) -> dict[TopicPartition, OffsetRange]:
     """As `readable_log`, without the partitions that do not answer."""
     ends, _ = last_stable_each(admin, partitions, patience)
     starts, _ = log_starts_each(admin, ends, patience)
@@ -295,7 +282,7 @@ def readable_logs(
 
 
 def all_three(
-    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+    admin: AdminClient, partitions: Partitions, patience: Patience = _USUAL
 ) -> dict[TopicPartition, PartitionOffsets | Problem]:
     """The three offsets of each partition, or why they are not known. After a failure it is not asked again."""
     starts, failures = log_starts_each(admin, partitions, patience)
@@ -311,9 +298,7 @@ def all_three(
     return {**answered, **problems}
 
 
-def shown_logs(
-    admin: AdminClient, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, tuple[int, int | None]]:
+def shown_logs(admin: AdminClient, partitions: Partitions) -> dict[TopicPartition, End]:
     """As `stable_ends`, of those partitions that answer at once, and in which nothing is hidden now. Each end with the
     leader epoch of who named it, if it is known.
     """
@@ -328,11 +313,11 @@ def shown_logs(
 
 def stable_ends(
     admin: AdminClient,
-    partitions: Iterable[TopicPartition],
+    partitions: Partitions,
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
     hidden: Callable[[Collection[TopicPartition]], None] = lambda waiting: None,
-) -> dict[TopicPartition, int]:
+) -> Offsets:
     """Each partition's high watermark, once every transaction below it is committed or aborted.
 
     An open transaction hides records that were committed after it began. It ends at its time-out at the latest.
@@ -348,16 +333,16 @@ def stable_ends(
 
 def stable_ends_each(
     admin: AdminClient,
-    partitions: Iterable[TopicPartition],
+    partitions: Partitions,
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
     hidden: Callable[[Collection[TopicPartition]], None] = lambda waiting: None,
-) -> tuple[dict[TopicPartition, int], Failures]:
+) -> Each:
     """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
     waiting, still_hidden = set(ends), wait_log(admin)
 
-    def look() -> dict[TopicPartition, int]:
+    def look() -> Offsets:
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
         waiting.intersection_update([partition for partition, offset in stable.items() if offset < ends[partition]])
@@ -384,3 +369,32 @@ def stable_ends_each(
             f"find it: kafka-transactions.sh find-hanging --topic {partition.topic} --partition {partition.partition}",
         )
     return {partition: end for partition, end in ends.items() if partition not in failures}, failures
+
+
+_ends: OfEachAdmin[SharedRead[TopicPartition, End]] = OfEachAdmin(SharedRead)
+_ends_now: OfEachAdmin[SharedRead[TopicPartition, End]] = OfEachAdmin(SharedRead)
+
+
+def shown_log(admin: AdminClient, at: TopicPartition) -> End | None:
+    """As `shown_logs`, of one partition; None if that does not have it."""
+    return _asked(_ends, admin, at, shown_logs)
+
+
+def shared_leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
+    """As `leader_epoch`."""
+    known = _asked(_ends_now, admin, at, ends_now)
+    return leader_epoch(admin, at) if known is None or known[1] is None else known[1]
+
+
+def _asked(
+    questions: OfEachAdmin[SharedRead[TopicPartition, End]],
+    admin: AdminClient,
+    at: TopicPartition,
+    ask: Callable[[AdminClient, Partitions], Mapping[TopicPartition, End]],
+) -> End | None:
+    def answers(wanted: Set[TopicPartition]) -> Mapping[TopicPartition, End]:
+        with suppress(ReplicationError):  # who asks alone gets an error of its own
+            return ask(admin, wanted)
+        return {}
+
+    return questions.of(admin).ask(at, answers)

@@ -1,8 +1,12 @@
-"""The record engine: decodes every record of the source and writes it to the sink."""
+"""The record engine: decodes every record of the source and writes it to the sink.
+
+The copy engines by their names for `copy.engine`, and the choice of one for a range.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,19 +15,19 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.engine import Chunk, CopyTask
+from kafka_replication.copying.engine import Chosen, Chunk, CopyEngine, CopyTask, choose
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.sink import RecordWriter, Sink, SinkSession
 from kafka_replication.copying.steps import Origin
-from kafka_replication.kafka import clients, shared_offsets, topics
+from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.callbacks import Throttling
-from kafka_replication.kafka.chunk_reader import ChunkReader
+from kafka_replication.kafka.chunk_reader import ChunkReader, SecondLook
 from kafka_replication.kafka.consumer_pool import Loan, Pace, borrow, paced
 from kafka_replication.kafka.reading import PartitionReader
-from kafka_replication.kafka.unreadable import SecondLook
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model import commands
+from kafka_replication.model import choices, commands
+from kafka_replication.model.choices import BATCH, RECORD
 from kafka_replication.model.errors import Refused, SessionEnded
 from kafka_replication.model.offsets import OffsetRange, consumer_group
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -235,7 +239,7 @@ class RecordReader:
         )
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
-        self._epoch_at_assign = shared_offsets.leader_epoch(self._admin, self._at)
+        self._epoch_at_assign = offsets.shared_leader_epoch(self._admin, self._at)
         # A consumer of the pool does if the leader epoch is the stored one, or none is stored: then no leader came that
         # could have truncated the log. That saves its connections.
         stored = position.leader_epoch
@@ -259,5 +263,64 @@ class RecordReader:
         """
         if chunk.last is not None and chunk.last.offset() == chunk.position - 1:
             return chunk.last.leader_epoch()
-        now = shared_offsets.leader_epoch(self._admin, self._at)
+        now = offsets.shared_leader_epoch(self._admin, self._at)
         return now if now == self._epoch_at_assign else None
+
+
+Make = Callable[..., CopyEngine]  # of a source, the settings, a pipeline or None, and the deadline
+
+
+def _batch(source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None, _: Deadline = NEVER) -> CopyEngine:
+    from kafka_replication.kafka.batch_engine import BatchEngine  # only a worker that needs it loads it
+
+    return BatchEngine(source, settings, pipeline)
+
+
+ENGINES: Mapping[str, Make] = {RECORD: RecordEngine, BATCH: _batch}
+FALLBACK = RECORD  # supports every range
+
+
+def engine_for(
+    task: CopyTask,
+    settings: Copy,
+    source: clients.ClientConfig,
+    sink: Sink,
+    pipeline: Pipeline | None = None,
+    deadline: Deadline = NEVER,
+) -> Chosen:
+    """The engine that `copy.engine` names, or the record engine if that one does not support the range. For `auto` that
+    is the batch engine, but for a short range, and where its packages are not installed.
+    """
+    engines, absent = list[CopyEngine](), ""
+    choice = choices.chosen(settings.engine, task.range.span)
+    for name in dict.fromkeys((choice.engine, FALLBACK)):
+        try:
+            engines.append(ENGINES[name](source, settings, pipeline, deadline))
+        except ImportError as missing:
+            if settings.engine != choices.AUTO:
+                raise
+            absent = without(missing)
+            log.info("%s %s: not in whole batches: %s", task.key.source, task.range, absent)
+    chosen = choose(engines, task, sink)
+    # A slice, or the rest of a range, may be short although its range is not.
+    short = choice.why if (task.planned_engine, choice.engine) == (BATCH, RECORD) else ""
+    return chosen._replace(why=absent or chosen.why or short)
+
+
+def exact_for(
+    task: CopyTask,
+    settings: Copy,
+    source: clients.ClientConfig,
+    sink: Sink,
+    pipeline: Pipeline | None = None,
+    deadline: Deadline = NEVER,
+) -> CopyEngine | None:
+    """The batch engine, for few records that the client of the record engine would change, however fast it is; None if
+    it cannot copy to this target. Raises Unreachable.
+    """
+    insisting = settings.model_copy(update={"engine": BATCH})
+    try:
+        engine = ENGINES[BATCH](source, insisting, pipeline, deadline)
+    except ImportError:
+        return None
+    return None if engine.supports(task, sink) else engine

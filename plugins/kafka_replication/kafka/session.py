@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka import brokers, clients, offsets, shared_offsets, topics
+from kafka_replication.kafka import brokers, clients, offsets, topics
 from kafka_replication.kafka.cursor import RUN_AGAIN, first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.producers import AcknowledgedProducer
@@ -148,7 +148,7 @@ class PartitionSession(ABC):
         had before. Raises Stalled; raises TargetLost at once if the transaction is one that nobody ends.
         """
         at, most = self.key.target, longest_wait(self.settings, self.deadline)
-        if (shown := shared_offsets.shown_log(self.admin, at)) is not None:
+        if (shown := offsets.shown_log(self.admin, at)) is not None:
             return shown
         epoch, refuse = offsets.leader_epoch(self.admin, at), partial(refuse_left_open, self.admin, [self.key])
         return offsets.stable_ends(self.admin, [at], most, hidden=refuse)[at], epoch

@@ -278,7 +278,7 @@ def _do(run: Run, spark: Launcher | None, tasks: Sequence[Audit], what: str) -> 
             break
         work = job(run, audits=left)
         if spark is None:
-            from kafka_replication.spark.auditor import Auditor
+            from kafka_replication.spark.worker import Auditor
 
             auditor, end = Auditor(work), JobEnd()
             for task in left:

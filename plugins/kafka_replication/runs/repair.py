@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kafka_replication.config import Replication
 from kafka_replication.documents import place
 from kafka_replication.kafka import offsets, topics
-from kafka_replication.kafka.unreadable import SecondLook
+from kafka_replication.kafka.chunk_reader import SecondLook
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands

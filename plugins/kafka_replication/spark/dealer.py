@@ -20,21 +20,19 @@ from pyspark import SparkContext
 
 from kafka_replication.runtime import background
 from kafka_replication.spark import reach
-from kafka_replication.spark.failures import (
+from kafka_replication.spark.jobs import (
+    AUDITED,
+    AUDITS,
+    BUNDLE,
     ENDED_EARLY,
     EXECUTOR_LACKS_MODULE,
     EXECUTOR_LACKS_PYTHON,
     EXECUTORS_LOST,
     GAVE_UP,
-    MASTER_SILENT,
-    WORKER_ENDED,
-)
-from kafka_replication.spark.jobs import (
-    AUDITED,
-    AUDITS,
-    BUNDLE,
     JOB,
+    MASTER_SILENT,
     RESULTS,
+    WORKER_ENDED,
     Bundle,
     Job,
     JobEnd,
@@ -79,7 +77,6 @@ class Application:
 log = logging.getLogger(__name__)
 LOOK = 1.0  # seconds between two looks at whether Spark's application has ended
 MISSING = "missing:"  # an answer of this form names a module that the worker could not import
-WORKER, AUDITOR = "kafka_replication.spark.worker", "kafka_replication.spark.auditor"
 Work = Callable[[Iterable[bytes]], Iterable[str]]
 # After this many aborts in a row without a result, the cause lies in the workers, not in single tasks.
 MOST_ABORTS = 5
@@ -118,14 +115,14 @@ def run(context: SparkContext, job: Job, deliver: Callable[[Any], None]) -> JobE
     """
     ended = Application(context).end
     if job.audits:
-        slots, work = _slots(context, job, len(job.audits)), _work(replace(job, audits=[]), AUDITOR)
+        slots, work = _slots(context, job, len(job.audits)), _work(replace(job, audits=[]), "audit")
 
         def run_audits(bundle: list[Audit]) -> list[Audited]:
             return AUDITED.validate_json(_run_one(context, work, AUDITS.dump_json(bundle)))
 
         return Dealer([[task] for task in job.audits], run_audits, deliver, ended).deal(slots)
     slots = _slots(context, job, len(job.tasks))
-    work = _work(replace(job, tasks=[], at_a_time=slots, together=at_once(job, slots)), WORKER)
+    work = _work(replace(job, tasks=[], at_a_time=slots, together=at_once(job, slots)), "execute")
 
     def run_tasks(bundle: Bundle) -> list[RangeResult]:
         return RESULTS.validate_json(_run_one(context, work, BUNDLE.dump_json(bundle)))
@@ -273,8 +270,9 @@ class Dealer(Generic[T, R]):
                 self._end = JobEnd.of(GAVE_UP, cause)
 
 
-def _work(job: Job, worker: str) -> Work:
-    """The function that an executor runs. A Spark task gets the ``job``, which all tasks share, and its own bundle.
+def _work(job: Job, function: str) -> Work:
+    """The call of this ``function`` of `worker` that an executor runs. A Spark task gets the ``job``, which all tasks
+    share, and its own bundle.
 
     It checks the imports that the job needs before it uses anything of this package, so that it can name a missing
     module.
@@ -292,7 +290,7 @@ def _work(job: Job, worker: str) -> Work:
                 importlib.import_module(name)
         except ImportError as e:
             return [f"{prefix}{sys.executable} on {socket.gethostname()} cannot import {e.name or ''} ({e})"]
-        execute = importlib.import_module(worker).execute
+        execute = getattr(importlib.import_module("kafka_replication.spark.worker"), function)
         return [execute(common, bundle) for bundle in bundles]
 
     return work

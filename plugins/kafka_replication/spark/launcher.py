@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from kafka_replication.connections import SparkConnection
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.runtime import deadline
-from kafka_replication.spark.failures import MASTER_SILENT, NOT_STARTED
-from kafka_replication.spark.jobs import Job, JobEnd
-from kafka_replication.spark.submit import READ_SECONDS, OutputFile
+from kafka_replication.spark.jobs import MASTER_SILENT, NOT_STARTED, Job, JobEnd
+from kafka_replication.spark.submit import READ_SECONDS, OutputFile, TerminalSubmission
 from kafka_replication.spark.workspace import Workspace, workspace
 
 if TYPE_CHECKING:
@@ -176,12 +175,7 @@ def terminal_launcher(
 ) -> Launcher:
     """The command line's launcher. ``find`` is called for its first job; it may raise BadInput, ConnectionMissing."""
 
-    def submission() -> Submission:
-        from kafka_replication.spark.submit import TerminalSubmission
-
-        return TerminalSubmission(find(), conf, output)
-
-    return Launcher(submission)
+    return Launcher(lambda: TerminalSubmission(find(), conf, output))
 
 
 @contextmanager

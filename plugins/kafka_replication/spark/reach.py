@@ -23,14 +23,14 @@ from kafka_replication.config import Copy
 from kafka_replication.connections import SparkConnection
 from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runtime import extras
-from kafka_replication.spark.failures import (
+from kafka_replication.spark.jobs import (
     APPLICATION_REMOVED,
     MASTER_SILENT,
     NOT_REGISTERED,
     SECRET_REFUSED,
     Failure,
+    needed,
 )
-from kafka_replication.spark.jobs import needed
 from kafka_replication.spark.local import is_local
 from kafka_replication.spark.workspace import without_secrets
 

@@ -1,11 +1,12 @@
 """The start of a Spark process that runs this package: the driver's entry point, and the path to the code.
 
+spark-submit starts this file if the package is installed, else `spark_jobs/replicate_ranges.py`.
+
 This module imports nothing of PySpark, because `prefer_linked` first sets the place to import PySpark from.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -35,6 +36,5 @@ def main() -> None:
     driver.main()
 
 
-def given_path(folder: Path) -> str:
-    """``PYTHONPATH`` with ``folder`` before what the user has in it."""
-    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,6 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import extras
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import local
-from kafka_replication.spark.start import given_path
 from kafka_replication.spark.workspace import PACKAGE, Workspace, link_code, without_secrets, write_package
 
 READ_SECONDS = 2.0  # for the rest of the log of a spark-submit that has ended
@@ -70,7 +69,7 @@ def script() -> Path:
     """
     named, beside = os.environ.get(SCRIPTS), PACKAGE.parents[1] / "spark_jobs" / SCRIPT
     if named is None:
-        return beside if beside.is_file() else PACKAGE / "spark" / "entry.py"
+        return beside if beside.is_file() else PACKAGE / "spark" / "start.py"
     if not (Path(named) / SCRIPT).is_file():
         raise BadInput(f"there is no {Path(named) / SCRIPT}", f"set {SCRIPTS} to the folder that holds the Spark job")
     return Path(named) / SCRIPT
@@ -145,7 +144,8 @@ def environment(master: str, here: Workspace) -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
     }
     if local.is_local(master):
-        variables |= {"PYTHONPATH": given_path(here.links), **local.variables()}
+        path = os.pathsep.join([str(here.links), *filter(None, [os.environ.get("PYTHONPATH")])])
+        variables |= {"PYTHONPATH": path, **local.variables()}
     return variables
 
 

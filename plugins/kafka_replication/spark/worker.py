@@ -1,4 +1,5 @@
-"""Runs inside a Spark Python worker: copies ranges and reads them back, with clients created here.
+"""Runs inside a Spark Python worker: copies ranges and reads them back, with clients created here. Audits parts of
+partitions, also where an audit was asked for if it is small.
 
 Each worker process imports this module, so it imports nothing that only the driver or the command line needs.
 """
@@ -12,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
 from kafka_replication.copying.pipeline import Pipeline, change_of, load
@@ -24,9 +25,10 @@ from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartiti
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
+from kafka_replication.spark.jobs import AUDITED, AUDITS, BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
 from kafka_replication.spark.small_ranges import Together, end_sessions, frugal
 from kafka_replication.targets.port import Target
+from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import Sides, VerifyResult
 
@@ -36,14 +38,24 @@ log = logging.getLogger(__name__)
 def execute(common: bytes, bundle: bytes) -> str:
     """Work on the tasks of one bundle. ``common`` is a `Job` without tasks, ``bundle`` a list of `RangeTask`, both JSON
     like the list of results.
-
-    A worker that gets a signal to end aborts its transactions first.
     """
-    stopping.on_signals(even_ignored=True)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _begin()
     tasks, here = BUNDLE.validate_json(bundle), _job_of(common)
     results = [replicate(here.job, tasks[0])] if len(tasks) == 1 else here.together(tasks)
     return RESULTS.dump_json(results).decode()
+
+
+def audit(common: bytes, bundle: bytes) -> str:
+    """Work on the audits of one bundle; all is JSON, as that of `execute`."""
+    _begin()
+    auditor = _auditor_of(common)
+    return AUDITED.dump_json([auditor.work(task) for task in AUDITS.validate_json(bundle)]).decode()
+
+
+def _begin() -> None:
+    """A worker that gets a signal to end aborts its transactions first."""
+    stopping.on_signals(even_ignored=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
 
 
 class WorkerJob:
@@ -136,7 +148,7 @@ def _target(job: Job, key: PartitionKey) -> TopicPartition:
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reachability
-    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
+    from kafka_replication.kafka.record_engine import ENGINES, FALLBACK, engine_for, exact_for
 
     key, job, deadline = task.key, tools.job, tools.deadline
     replication, settings = job.replication, job.replication.copying
@@ -168,7 +180,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         copier = Copier(
             engine=chosen.engine,
             why=chosen.why,
-            fallback=fallback(settings, job.source, tools.pipeline, deadline),
+            fallback=ENGINES[FALLBACK](job.source, settings, tools.pipeline, deadline),
             exact=None if settings.engine == FALLBACK else exact,
             sink=tools.sink,
             settings=settings,
@@ -214,3 +226,60 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
         result = replace(result, error=e.what, remedy=e.remedy, retriable=e.retriable)
     log.info("verified %s %s: %d records", task.key.source, result.verified, result.records)
     return replace(result, seconds=round(time.monotonic() - started, 3))
+
+
+@lru_cache(maxsize=1)
+def _auditor_of(common: bytes) -> Auditor:
+    return Auditor(JOB.validate_json(common))
+
+
+class Auditor:
+    """The audits of one job in this process, one after the other."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._tools = job, Tools(job)
+        self._failed: dict[PartitionKey | TopicPartition, str] = {}
+
+    def work(self, task: Audit) -> Audited:
+        """The result. An error, also one of a transform's code that is missing here, is a part of it.
+
+        What could not be read once is not waited for again: the further parts of a partition have the same error.
+        """
+        failpoints.reached("W", task.where)
+        self._tools.deadline.moved()
+        if error := self._failed.get(task.partition):
+            return task.failed(error)
+        result = self._audit(task)
+        if result.findings.errors:
+            self._failed[task.partition] = result.findings.errors[0]
+        return result
+
+    def _audit(self, task: Audit) -> Audited:
+        from kafka_replication.kafka import reachability
+        from kafka_replication.kafka.audit import Clients, audit_part, read_claims
+
+        tools, job, key = self._tools, self._job, task.partition
+        if isinstance(key, TopicPartition):
+            return read_claims(task, key, tools.target.standing.reader, partial(self._moved, task, is_piece=True))
+        try:
+            tools.deadline.check(f"auditing {task.where}")
+            by_content = [*(unit.by_content for unit in task.units), *(chunk.by_content for chunk in task.spread)]
+            if any(by_content) or (task.deliveries is not None and task.deliveries.by_content):
+                reachability.check("source", job.source, key.source, job.replication.timeouts.request, tools.deadline)
+            clients = Clients(
+                source=job.source,
+                target=tools.target,
+                pipeline=tools.pipeline,
+                stall_seconds=job.replication.copying.stall_timeout,
+                moved=partial(self._moved, task),
+            )
+        except ReplicationError as error:
+            return task.failed(str(error))
+        return audit_part(task, key, clients)
+
+    def _moved(self, task: Audit, *, is_piece: bool = False) -> None:
+        if is_piece:
+            self._tools.deadline.moved()  # a piece may be long, and a reader that stands still ends by itself
+        failpoints.reached("AC", task.where)
+        self._tools.deadline.check(f"auditing {task.where}")
+        self._tools.deadline.moved()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.engines import ENGINES
+from kafka_replication.kafka.record_engine import ENGINES
 from tests.contract.copy_case import CopyCase
 from tests.contract.engine.broken import ALL, BrokenEngine
 from tests.contract.engine.checks import CHECKS, Check
