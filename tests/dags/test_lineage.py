@@ -11,7 +11,7 @@ import pytest
 
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
-from kafka_replication.orchestration.lineage import Dataset, Lineage, between, namespace
+from kafka_replication.orchestration.observability import Dataset, Lineage, between, namespace
 from tests.dags.test_report_task import Run
 from tests.support.jobs import InProcess
 from tests.support.scenario import Scenario, numbered

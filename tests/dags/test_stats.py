@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 
-from kafka_replication.orchestration.watch_dag import WatchOperator
+from kafka_replication.orchestration.airflow import WatchOperator
 from tests.dags.test_report_task import Run
 from tests.support.jobs import InProcess
 from tests.support.scenario import Scenario, numbered

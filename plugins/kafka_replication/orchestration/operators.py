@@ -14,7 +14,6 @@ its topic. So the report task has one alias, and adds the topics that were verif
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -24,14 +23,13 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import forms, stats, task_run
+from kafka_replication.orchestration import observability, task_run
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from kafka_replication.planning.plan import Plan
-    from kafka_replication.reporting.run import RunReport, VerifiedTopic
     from kafka_replication.runs.run import Request
 
 
@@ -51,13 +49,6 @@ def asset_of(replication: Replication, target_topic: str) -> Asset:
     scheme = OTHER_KIND if ":" in kind else kind
     uri = f"{scheme}://{quote(replication.target.connection, safe='')}/{quote(target_topic, safe='')}"
     return Asset(name=uri, uri=uri, group="kafka-replication")
-
-
-def announce(context: Context, replication: Replication, report: RunReport, verified: Iterable[VerifiedTopic]) -> None:
-    """Let each of these topics have an event once the task has succeeded."""
-    events = context["outlet_events"][alias_of(replication)]
-    for topic in verified:
-        events.add(asset_of(replication, topic.topic), extra=topic.extra(report))
 
 
 log = logging.getLogger(__name__)
@@ -164,28 +155,26 @@ class ReportOperator(StepOperator):
             plan = task_run.planned(run)
             report = steps.report(run, plan, steps.NotDone.from_json(told))
             verified = steps.verified_now(run, plan, report)
-        stats.reported(self.replication.name, report)
+        observability.reported(self.replication.name, report)
         context["ti"].xcom_push("return_value", as_json(report))
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
         if report.failed:
-            raise AirflowFailException(_summary(report))
-        announce(context, self.replication, report, verified)
-
-
-def _summary(report: RunReport) -> str:
-    return (
-        f"{len(report.failed)} of {len(report.ranges)} ranges failed; the others are done\n{report.table()}\n"
-        "Follow the remedies, then clear 'replicate' with its downstream tasks: only what is left is repeated. For a"
-        " range that the plan refused, trigger a new run instead."
-    )
+            raise AirflowFailException(
+                f"{len(report.failed)} of {len(report.ranges)} ranges failed; the others are done\n{report.table()}\n"
+                "Follow the remedies, then clear 'replicate' with its downstream tasks: only what is left is repeated."
+                " For a range that the plan refused, trigger a new run instead."
+            )
+        events = context["outlet_events"][alias_of(self.replication)]  # once the task has succeeded
+        for topic in verified:
+            events.add(asset_of(self.replication, topic.topic), extra=topic.extra(report))
 
 
 def request_of(replication: Replication, params: Any) -> BackfillRequest:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
     return parse(
         replication,
-        topics=forms.lines(params["topics"]),
+        topics=task_run.form_lines(params["topics"]),
         partitions=params["partitions"],
         from_=params["from"],
         until=params["until"],

@@ -63,9 +63,6 @@ class Person:
             raise HTTPException(403, f"You may not see {name}, or Airflow has no DAG of this name.")
         return name
 
-    def may_trigger(self, dag_id: str) -> bool:
-        return self.may(dag_id, "POST", DagAccessEntity.RUN)
-
     def may(self, dag_id: str, method: Literal["GET", "POST"], what: DagAccessEntity) -> bool:
         """True if this person may do this to what belongs to the DAG."""
         return dag_id in self.readable and bool(
@@ -110,13 +107,10 @@ Read = Annotated[Reader, Depends(reader)]
 def actor(name: str, who: Who, at: At) -> Reader:
     """A reader of one replication, with what this person may start. Raises HTTPException (403)."""
     dag_ids = [who.check(name), *(f"{name}{suffix}" for suffix in SUFFIXES)]
-    allowed = frozenset(filter(who.may_trigger, dag_ids))
-    return Reader(store=_store(), site=at, now=datetime.now(UTC), allowed=allowed, off=_switched_off(allowed))
-
-
-def _switched_off(dag_ids: frozenset[str]) -> frozenset[str]:
+    allowed = frozenset(dag_id for dag_id in dag_ids if who.may(dag_id, "POST", DagAccessEntity.RUN))
     with create_session() as session:
-        return frozenset(dag_id for dag_id in dag_ids if (dag := session.get(DagModel, dag_id)) and dag.is_paused)
+        paused = frozenset(dag_id for dag_id in allowed if (dag := session.get(DagModel, dag_id)) and dag.is_paused)
+    return Reader(store=_store(), site=at, now=datetime.now(UTC), allowed=allowed, off=paused)
 
 
 Act = Annotated[Reader, Depends(actor)]
@@ -153,11 +147,11 @@ def run(name: str, who: Who, read: Read, run_id: Annotated[str, Query(max_length
 
 def _steps(who: Person, name: str, run_id: str) -> list[Step]:
     """The tasks of the DAG run in their order, if there is one and this person may see its tasks."""
-    at = dag_run_of(name, run_id)
-    if at is None or not who.may(at[0], "GET", DagAccessEntity.TASK_INSTANCE):
+    dag_run = dag_run_of(name, run_id)
+    if dag_run is None or not who.may(dag_run[0], "GET", DagAccessEntity.TASK_INSTANCE):
         return []
     with create_session() as session:
-        found = session.query(TaskInstance).filter_by(dag_id=at[0], run_id=at[1]).all()
+        tasks = session.query(TaskInstance).filter_by(dag_id=dag_run[0], run_id=dag_run[1]).all()
         steps = [
             Step(
                 name=task.task_id,
@@ -166,7 +160,7 @@ def _steps(who: Person, name: str, run_id: str) -> list[Step]:
                 began_at=task.start_date,
                 seconds=task.duration,
             )
-            for task in found
+            for task in tasks
         ]
     return sorted(steps, key=lambda step: (step.began_at is None, step.began_at or EPOCH, step.name))
 

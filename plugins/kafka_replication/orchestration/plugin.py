@@ -25,7 +25,6 @@ STEPS: Final = (
     "kafka_replication.runs.steps",
     "kafka_replication.runs.leasing",
     "kafka_replication.kafka.target",
-    "kafka_replication.kafka.target",
     "kafka_replication.store.watermark_store",
     "kafka_replication.orchestration.spark_hook",
     "kafka_replication.spark.submit",

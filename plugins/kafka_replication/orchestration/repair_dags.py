@@ -18,22 +18,24 @@ from kafka_replication.config.names import AUDIT_SUFFIX, FAILED_SUFFIX, REPAIR_S
 from kafka_replication.model.choices import STATES, Action, FailureKind
 from kafka_replication.model.errors import BadInput, Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
-from kafka_replication.orchestration import forms, task_run
-from kafka_replication.orchestration.dag_factory import by_hand
+from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.dag_factory import by_hand, number_field, text_field
 from kafka_replication.orchestration.operators import StepOperator
 from kafka_replication.orchestration.spark_submit import OnSparkOperator
+from kafka_replication.orchestration.task_run import form_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from kafka_replication.reporting.audit import AuditReport
     from kafka_replication.runs.audit import AuditRequest
     from kafka_replication.runs.failed import Asked
     from kafka_replication.runs.repair import Approval
     from kafka_replication.runs.run import Run
 
 
-IN_XCOM = 1000  # most differing ranges per partition in the XCom; the log shows the first ten
+# Most differing ranges per partition in the XCom, of which the log shows the first ten; most failed records in it, of
+# which the log shows the first fifty.
+IN_XCOM = 1000
 
 
 class AuditOperator(OnSparkOperator):
@@ -50,17 +52,12 @@ class AuditOperator(OnSparkOperator):
             report = auditing.audit(run, audit_request(context["params"]), spark)
         context["ti"].xcom_push("return_value", as_json(report.document(IN_XCOM)))
         self.log.info("audit: %s\n%s", report.outcome, report.text())
-        _fail_unless_clean(report)
-
-
-def _fail_unless_clean(report: AuditReport) -> None:
-    unclean = [partition for partition in report.partitions if partition.outcome != "clean"]
-    if unclean:
-        names = ", ".join(f"{partition.key.source} {partition.outcome}" for partition in unclean)
-        raise AirflowFailException(
-            f"{len(unclean)} of {len(report.partitions)} partitions are not clean: {names}; the log and the XCom say"
-            " where"
-        )
+        if unclean := [partition for partition in report.partitions if partition.outcome != "clean"]:
+            names = ", ".join(f"{partition.key.source} {partition.outcome}" for partition in unclean)
+            raise AirflowFailException(
+                f"{len(unclean)} of {len(report.partitions)} partitions are not clean: {names}; the log and the XCom"
+                " say where"
+            )
 
 
 def audit_request(params: Any) -> AuditRequest:
@@ -74,21 +71,21 @@ def audit_request(params: Any) -> AuditRequest:
     except ValueError as e:
         raise BadInput(f"from {from_}, until {until}: {e}", "trigger again with offsets in order") from e
     sample = drawn(params["sample"], params["seed"])
-    return AuditRequest(forms.text(params["topic"]) or None, params["partition"], range_, sample)
+    return AuditRequest(form_text(params["topic"]) or None, params["partition"], range_, sample)
 
 
 def build_audit_dag(replication: Replication) -> DAG:
     params = {
-        "topic": forms.text_field("Topic", "A source topic; empty means all."),
-        "partition": forms.number_field("Partition", 2**31 - 1, "Empty means all."),
-        "from": forms.number_field("From", MAX_OFFSET, "The first source offset; empty means the beginning."),
-        "until": forms.number_field(
+        "topic": text_field("Topic", "A source topic; empty means all."),
+        "partition": number_field("Partition", 2**31 - 1, "Empty means all."),
+        "from": number_field("From", MAX_OFFSET, "The first source offset; empty means the beginning."),
+        "until": number_field(
             "Until", MAX_OFFSET, "The source offset to stop at; empty means the end. Both are widened to whole chunks."
         ),
-        "sample": forms.number_field(
+        "sample": number_field(
             "Sample", 2**31 - 1, "Only so many chunks of each partition; empty means all of them.", 1
         ),
-        "seed": forms.number_field(
+        "seed": number_field(
             "Seed", 2**31 - 1, "Draws the sample that an earlier report names; empty means another one."
         ),
     }
@@ -101,9 +98,6 @@ def build_audit_dag(replication: Replication) -> DAG:
     ) as dag:
         AuditOperator(task_id="audit", replication=replication)
     return dag
-
-
-IN_XCOM = 1000  # most records in the XCom; the log shows the first fifty
 
 
 class FailedOperator(StepOperator):
@@ -122,7 +116,7 @@ class FailedOperator(StepOperator):
             mistakes.of(lambda: filters.selection(action), None)
             mistakes.raise_all()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
-            answer = handle(run, action, filters, Decision(by=by, reason=forms.text(params["reason"])))
+            answer = handle(run, action, filters, Decision(by=by, reason=form_text(params["reason"])))
         document = as_json(answer.document)
         context["ti"].xcom_push("return_value", {**document, "records": document["records"][:IN_XCOM]})
         self.log.info("%s:\n%s", action, answer.text)
@@ -132,7 +126,7 @@ class FailedOperator(StepOperator):
 
 def action_of(params: Any) -> Action:
     """The action that the form asks for; empty means list. Raises BadInput."""
-    action = forms.text(params["action"]) or Action.LIST
+    action = form_text(params["action"]) or Action.LIST
     if action not in set(Action):
         raise BadInput(f"action: {action!r} is no action", f"one of {', '.join(Action)}")
     return Action(action)
@@ -140,7 +134,7 @@ def action_of(params: Any) -> Action:
 
 def decided_by(params: Any, dag_run: Any) -> str:
     """The name in the form; without one, the user who triggered the run in Airflow. Raises BadInput."""
-    by = forms.text(params["by"]) or forms.text(dag_run.triggering_user_name)
+    by = form_text(params["by"]) or form_text(dag_run.triggering_user_name)
     if not by:
         raise BadInput(
             "the field Who is empty, and Airflow does not know who triggered the run",
@@ -154,12 +148,12 @@ def asked(params: Any) -> Asked:
     from kafka_replication.runs.failed import Asked
 
     return Asked(
-        topic=forms.text(params["topic"]),
+        topic=form_text(params["topic"]),
         partition=params["partition"],
         from_=params["from"],
         until=params["until"],
-        kind=forms.text(params["kind"]),
-        state=forms.text(params["state"]),
+        kind=form_text(params["kind"]),
+        state=form_text(params["state"]),
         everything=params["all"],
     )
 
@@ -168,23 +162,23 @@ def build_failed_dag(replication: Replication) -> DAG:
     # Their values are examples, not an enum: an enum's empty choice is shown as null, and Airflow answers a wrong value
     # with the schema. `action_of` and `Asked` read them.
     params = {
-        "action": forms.text_field(
+        "action": text_field(
             "Action",
             "What to do: list, show, retry or discard; empty means list. A retry copies the records again once the"
             " cause is gone, behind everything that is on the target: newer records then lie before them. A discard"
             " gives them up.",
             *Action,
         ),
-        "topic": forms.text_field("Topic", "Only of this source topic; empty means all."),
-        "partition": forms.number_field("Partition", 2**31 - 1, "Only of this partition; empty means all."),
-        "from": forms.number_field("From", MAX_OFFSET, "Only from this source offset on."),
-        "until": forms.number_field("Until", MAX_OFFSET, "Only before this source offset."),
-        "kind": forms.text_field(
+        "topic": text_field("Topic", "Only of this source topic; empty means all."),
+        "partition": number_field("Partition", 2**31 - 1, "Only of this partition; empty means all."),
+        "from": number_field("From", MAX_OFFSET, "Only from this source offset on."),
+        "until": number_field("Until", MAX_OFFSET, "Only before this source offset."),
+        "kind": text_field(
             "Kind",
             f"Only records that failed for this reason: {', '.join(FailureKind)}; empty means all.",
             *FailureKind,
         ),
-        "state": forms.text_field(
+        "state": text_field(
             "State",
             "Only records in this state; empty means records still waiting for a decision, any means all.",
             *STATES,
@@ -196,11 +190,11 @@ def build_failed_dag(replication: Replication) -> DAG:
             title="All",
             description="Retry or discard all records; needed if no filter above is set.",
         ),
-        "by": forms.text_field(
+        "by": text_field(
             "Who",
             "Who decides on a retry or discard, for the history of the records; empty means you, as Airflow knows you.",
         ),
-        "reason": forms.text_field("Why", "The reason for a retry or discard, for the history of the records."),
+        "reason": text_field("Why", "The reason for a retry or discard, for the history of the records."),
     }
     with by_hand(
         replication,
@@ -227,8 +221,11 @@ class RepairOperator(StepOperator):
         """Raises AirflowException, with what is wrong and the remedy."""
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
-            if repair_of(params) is Repair.RESET:
-                return self._reset(run, topic_to_reset(params))
+            action = form_text(params["action"])
+            if action not in set(Repair):
+                raise BadInput(f"action: {action!r} is no action", f"trigger again with one of {', '.join(Repair)}")
+            if action == Repair.RESET:
+                return self._reset(run, params)
             return self._approve(run, approval_of(params, context["dag_run"]))
 
     def _approve(self, run: Run, approval: Approval) -> dict[str, Any]:
@@ -243,35 +240,23 @@ class RepairOperator(StepOperator):
         self.log.info("%s; %s", shown, "the next run continues after the gap" if new else "it was recorded before")
         return dict(as_json(ApprovedDocument(replication=run.replication.name, new=new, gap=shown)))
 
-    def _reset(self, run: Run, topic: str) -> dict[str, Any]:
+    def _reset(self, run: Run, params: Any) -> dict[str, Any]:
+        """The form names the topic twice. Raises BadInput."""
         from kafka_replication.documents import ResetDocument, as_json
         from kafka_replication.runs.leasing import leased, topic_scope
         from kafka_replication.runs.reset import reset_topic
 
+        topic, confirm = form_text(params["topic"]), form_text(params["confirm"])
+        if not topic or confirm != topic:
+            raise BadInput(
+                f"confirm: {confirm!r} is not the topic {topic!r}; nothing was changed",
+                "trigger again with the topic's name in both fields",
+            )
         with leased(run, topic_scope(run.replication.target_topic(topic)), "repair") as held:
             document = ResetDocument.of(run.replication.name, reset_topic(held, topic))
         for row in document.partitions:
             self.log.info("%s: generation %d starts at offset %d", row.key, row.generation, row.start)
         return dict(as_json(document))
-
-
-def repair_of(params: Any) -> Repair:
-    """Raises BadInput if the form does not say which."""
-    said = forms.text(params["action"])
-    if said not in set(Repair):
-        raise BadInput(f"action: {said!r} is no action", f"trigger again with one of {', '.join(Repair)}")
-    return Repair(said)
-
-
-def topic_to_reset(params: Any) -> str:
-    """The topic, if the form names it twice. Raises BadInput."""
-    topic, confirm = forms.text(params["topic"]), forms.text(params["confirm"])
-    if not topic or confirm != topic:
-        raise BadInput(
-            f"confirm: {confirm!r} is not the topic {topic!r}; nothing was changed",
-            "trigger again with the topic's name in both fields",
-        )
-    return topic
 
 
 def approval_of(params: Any, dag_run: Any) -> Approval:
@@ -282,30 +267,30 @@ def approval_of(params: Any, dag_run: Any) -> Approval:
     if missing:
         raise BadInput(f"the form does not say {', '.join(missing)}", "trigger again with exactly the lost offsets")
     try:
-        at = TopicPartition(forms.text(params["topic"]), params["partition"])
+        at = TopicPartition(form_text(params["topic"]), params["partition"])
         range_ = OffsetRange(params["from"], params["until"])
     except ValueError as e:
         raise BadInput(f"no range of a partition: {e}", "trigger again with the lost offsets in order") from e
     by = decided_by(params, dag_run)
-    target = forms.text(params["target_topic"]) or None
-    return Approval(at=at, range=range_, reason=forms.text(params["reason"]), by=by, target_topic=target)
+    target = form_text(params["target_topic"]) or None
+    return Approval(at=at, range=range_, reason=form_text(params["reason"]), by=by, target_topic=target)
 
 
 def build_repair_dag(replication: Replication) -> DAG:
     params = {
-        "action": forms.text_field(
+        "action": text_field(
             "Action",
             "Approve-gap gives up exactly the lost source offsets; reset starts a topic again that was re-created.",
             *Repair,
         ),
-        "topic": forms.text_field("Topic", "The source topic."),
-        "partition": forms.number_field("Partition", 2**31 - 1, "Its partition, for a gap."),
-        "from": forms.number_field("From", MAX_OFFSET, "The first lost offset, for a gap."),
-        "until": forms.number_field("Until", MAX_OFFSET, "The first offset after the gap."),
-        "reason": forms.text_field("Why", "Why the loss is accepted. Reports show it from then on."),
-        "by": forms.text_field("Who", "Who approves; empty means you, as Airflow knows you."),
-        "target_topic": forms.text_field("Target topic", "For a gap in what a backfill copied to another topic."),
-        "confirm": forms.text_field("Confirm", "For a reset: the topic's name again."),
+        "topic": text_field("Topic", "The source topic."),
+        "partition": number_field("Partition", 2**31 - 1, "Its partition, for a gap."),
+        "from": number_field("From", MAX_OFFSET, "The first lost offset, for a gap."),
+        "until": number_field("Until", MAX_OFFSET, "The first offset after the gap."),
+        "reason": text_field("Why", "Why the loss is accepted. Reports show it from then on."),
+        "by": text_field("Who", "Who approves; empty means you, as Airflow knows you."),
+        "target_topic": text_field("Target topic", "For a gap in what a backfill copied to another topic."),
+        "confirm": text_field("Confirm", "For a reset: the topic's name again."),
     }
     with by_hand(
         replication,

@@ -40,10 +40,22 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
     def master(self) -> str:
         return str(self._connection["master"])
 
-    def submit_in_session(self, application: str, environment: dict[str, str], hear: Callable[[str], object]) -> None:
-        """Submit in a new process group and wait. Only Popen gets the environment; it is never ``--conf`` text."""
+    def submit_and_wait(self, environment: dict[str, str], hear: Callable[[str], object]) -> str:
+        """Submit in a new process group, wait, and return the end of spark-submit. Raises BadInput.
+
+        Only Popen gets the environment; it is never ``--conf`` text.
+        """
         self._hear = hear
-        self.submit(application, env=environment, start_new_session=True)
+        environment["PATH"] = f"{environment['SPARK_HOME']}/bin{os.pathsep}{environment.get('PATH', os.defpath)}"
+        try:
+            self.submit(str(submit.script()), env=environment, start_new_session=True)
+        except FileNotFoundError as e:
+            raise BadInput(
+                f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
+            ) from e
+        except AirflowException as e:
+            return str(e)
+        return "exit code 0"
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         """Pass each line to ``hear``. The lines of every start are not logged."""
@@ -89,7 +101,7 @@ class HookSubmission:
         """Resolve the connection in this thread, then submit in another one. Raises BadInput, ConnectionMissing."""
         hook = self._hook = self.hook(here, name)
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark-submit")
-        self._thread = pool.submit(_submit, hook, submit.environment(hook.master, here), hear)
+        self._thread = pool.submit(hook.submit_and_wait, submit.environment(hook.master, here), hear)
         pool.shutdown(wait=False)
 
     def wait(self, seconds: float) -> str | None:
@@ -130,17 +142,3 @@ class HookSubmission:
             )
         except ValueError as e:
             raise BadInput(f"connection {spark.connection!r}: {e}", "correct its extra, see docs/connections.md") from e
-
-
-def _submit(hook: ReplicationSparkSubmitHook, environment: dict[str, str], hear: Callable[[str], object]) -> str:
-    """Submit, wait, and return the end of spark-submit. Raises BadInput."""
-    environment["PATH"] = f"{environment['SPARK_HOME']}/bin{os.pathsep}{environment.get('PATH', os.defpath)}"
-    try:
-        hook.submit_in_session(str(submit.script()), environment, hear)
-    except FileNotFoundError as e:
-        raise BadInput(
-            f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
-        ) from e
-    except AirflowException as e:
-        return str(e)
-    return "exit code 0"

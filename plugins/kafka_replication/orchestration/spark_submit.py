@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from kafka_replication.config import Replication
-from kafka_replication.orchestration import lineage, stats, task_run
+from kafka_replication.orchestration import observability, task_run
 from kafka_replication.orchestration.operators import NOT_DONE
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ReplicateOperator(OnSparkOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._lineage = lineage.Lineage()  # until it is known
+        self._lineage = observability.Lineage()  # until it is known
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - its signature
         """The topics that were copied, also by a task that failed. OpenLineage's provider calls it by this name."""
@@ -92,9 +92,9 @@ class ReplicateOperator(OnSparkOperator):
                 done = steps.replicate(run, plan, spark)
             # The results have texts alone. Who is alerted at once wants to know whether it is a cluster.
             away = run.clusters.away_now() if done.not_copied or done.not_verified else None
-            self._lineage = lineage.of_run(self.replication, run.clusters, done)
+            self._lineage = observability.of_run(self.replication, run.clusters, done)
         context["ti"].xcom_push(NOT_DONE, done.not_done.as_json())
-        stats.replicated(self.replication.name, done)
+        observability.replicated(self.replication.name, done)
         self._log(done)
         self._fail_unless_done(done, away)
         return {

@@ -13,7 +13,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kafka_replication.config import Replication
 from kafka_replication.config.expression import parse_time
 from kafka_replication.model.errors import BadInput, Fenced, Mistakes, ReplicationError, Unreachable
-from kafka_replication.orchestration import forms
 from kafka_replication.orchestration.connections import AirflowConnections, store
 from kafka_replication.planning.backfill_request import LATEST, parse_topics
 from kafka_replication.runtime.deadline import Deadline
@@ -35,13 +34,23 @@ def run_id(context: Context) -> str:
     return f"airflow-{context['dag'].dag_id}-{context['run_id']}"
 
 
+def form_lines(value: object) -> object:
+    """The lines of a list without empty ones: Airflow's page sends an empty line for a list that was just emptied."""
+    return [line for line in value if line != ""] if isinstance(value, (list, tuple)) else value
+
+
+def form_text(value: object) -> str:
+    """One line of text. Blanks alone, left in an emptied field, count as nothing."""
+    return str(value or "").strip()
+
+
 def request_of(replication: Replication, params: Any) -> Request:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
     from kafka_replication.runs.run import Request
 
     mistakes = Mistakes()
-    moment = mistakes.of(lambda: _until(forms.text(params["until"]) or LATEST), None)
-    topics = mistakes.of(lambda: parse_topics(replication, forms.lines(params["topics"])), ())
+    moment = mistakes.of(lambda: _until(form_text(params["until"]) or LATEST), None)
+    topics = mistakes.of(lambda: parse_topics(replication, form_lines(params["topics"])), ())
     mistakes.raise_all()
     return Request(topics, moment, params["dry_run"])
 

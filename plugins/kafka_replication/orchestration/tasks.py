@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import wait
 from datetime import timedelta
 from importlib.abc import InspectLoader
@@ -109,14 +109,13 @@ def message(replication: Replication, context: Any) -> str:
     return f"replication {replication.name} failed: run {run}, task {task.task_id}\n{why}"
 
 
-def problems(replications: Iterable[Replication]) -> list[ConfigError]:
+def problems(replication: Replication) -> list[ConfigError]:
     """One error for each notifier that does not exist. Only the packages around its module are imported."""
     return [
         ConfigError(
             f"replication {replication.name}: key 'alerts.notifiers[{number}].class': {problem}",
             "correct it, or put the module into plugins/",
         )
-        for replication in replications
         for number, notifier in enumerate(replication.alerts.notifiers)
         if (problem := _problem(notifier.class_))
     ]
