@@ -74,6 +74,6 @@ def test_the_provider_gets_the_topics_of_a_task_that_copied(scene: Scenario, mon
 
 
 def test_nothing_of_openlineage_is_imported_by_itself() -> None:
-    code = "import sys, kafka_replication.orchestration.spark_submit as s; print('openlineage' in sys.modules)"
+    code = "import sys, kafka_replication.orchestration.operators as s; print('openlineage' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert HAS_PROVIDER or done.stdout.split()[-1] == "False"

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from kafka_replication.orchestration.dag_factory import build_dag
-from kafka_replication.orchestration.spark_submit import ReplicateOperator
+from kafka_replication.orchestration.operators import ReplicateOperator
 from tests.support.jobs import InProcess
 from tests.support.readings import Readings, readings
 from tests.support.scenario import Scenario, numbered

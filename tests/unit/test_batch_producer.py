@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_replication.kafka.batch_producer import BatchLane, Identity
+from kafka_replication.kafka.batch_producer import BatchProducer, Identity
 from kafka_replication.kafka.producers import SendWindow
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import Stalled
@@ -65,7 +65,7 @@ class Sending:
             raise SystemExit(143)
 
 
-class Lane(BatchLane):
+class Lane(BatchProducer):
     """Its transaction is open, and it is connected to these brokers."""
 
     def __init__(self, requests: Sending, leader: Broker, coordinator: Broker) -> None:

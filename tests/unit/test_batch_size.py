@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.kafka import chunk_writer as module
-from kafka_replication.kafka.chunk_writer import FRAMING, LEAST, MOST, batch_size, for_round_trip
+from kafka_replication.kafka.chunk_writer import FRAMING, LEAST, MOST, batch_size
 
 MIB = 1 << 20
 
@@ -13,8 +13,9 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("seconds", "size"), [(0.0, LEAST), (0.001, LEAST), (0.05, 3_200_000), (0.2, 12_800_000), (9.0, MOST)]
 )
-def test_the_longer_the_way_the_larger_a_batch(seconds: float, size: int) -> None:
-    assert for_round_trip(seconds) == size
+def test_the_longer_the_way_the_larger_a_batch(monkeypatch: pytest.MonkeyPatch, seconds: float, size: int) -> None:
+    monkeypatch.setattr(module, "round_trip", lambda config: seconds)
+    assert batch_size({"bootstrap.servers": "x"}, 64 * MIB) == size
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
-from kafka_replication.spark.dealer import (
+from kafka_replication.spark.driver import (
     MOST_ABORTS,
     MOST_AT_A_TIME,
     Aborted,
     Dealer,
     GaveUp,
-    _error,
     _slots,
     cause_of,
+    error_of,
 )
 from kafka_replication.spark.jobs import EXECUTOR_LACKS_MODULE, Bundle, Job, JobEnd, RangeResult, RangeTask
 from tests.support.jobs import job_with, reading
@@ -316,7 +316,7 @@ def test_a_spark_that_never_answers_ends_with_its_application() -> None:
 )
 def test_a_python_that_cannot_start_is_no_death_of_a_worker(said: str) -> None:
     crashed = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
-    error = _error(ABORTED.format(task=0).replace(crashed, said))
+    error = error_of(ABORTED.format(task=0).replace(crashed, said))
     assert isinstance(error, GaveUp) and not error.end.retriable
     assert said in str(error.end.error) and "PYSPARK_PYTHON" in error.end.remedy
-    assert isinstance(_error(ABORTED.format(task=0)), Aborted)
+    assert isinstance(error_of(ABORTED.format(task=0)), Aborted)

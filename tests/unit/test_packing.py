@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.kafka.batch_engine import LARGE, TOGETHER, Packing
-from kafka_replication.kafka.batch_producer import BatchLane
+from kafka_replication.kafka.batch_producer import BatchProducer
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import Unexpected
 from kafka_replication.verification.digests import BatchDigest
@@ -48,7 +48,7 @@ def batch_of(number: int, size: int, codec: int = 0) -> Batch:
 
 
 def packing_to(writer: Writer, largest: int) -> Packing:
-    return Packing(cast("BatchLane", writer), largest)
+    return Packing(cast("BatchProducer", writer), largest)
 
 
 def sent(came: list[Batch], largest: int = 10 * TOGETHER) -> list[Batch]:

@@ -57,7 +57,7 @@ def test_a_worker_imports_what_executors_have_and_nothing_of_the_driver() -> Non
     assert {name for name in outside if not name.startswith("_")} - THEIRS == INSTALLED
     rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_replication.")}
     assert rooms.isdisjoint({"cli", "orchestration", "runs", "store", "web"})
-    assert not {"kafka_replication.spark.dealer", "kafka_replication.spark.submit"} & set(modules)
+    assert not {"kafka_replication.spark.driver", "kafka_replication.spark.submit"} & set(modules)
 
 
 def test_the_driver_imports_nothing_large_that_it_does_not_use() -> None:

@@ -203,8 +203,8 @@ class RecordWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The part of a session whose target stores record batches as the source has them. Their writer, a `BatchLane`, is
-    the matter of Kafka's session and of the engine that copies whole batches.
+    """The part of a session whose target stores record batches as the source has them. Their writer, a `BatchProducer`,
+    is the matter of Kafka's session and of the engine that copies whole batches.
     """
 
     largest: int  # in bytes

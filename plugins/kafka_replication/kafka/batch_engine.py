@@ -20,7 +20,7 @@ from kafka_replication.copying.engine import CHUNK_BYTES, Chunk, CopyTask, HandO
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.sink import Batches, Sink, SinkSession
 from kafka_replication.kafka import clients, topics
-from kafka_replication.kafka.batch_producer import BatchLane, BatchRefused
+from kafka_replication.kafka.batch_producer import BatchProducer, BatchRefused
 from kafka_replication.kafka.batch_scan import BatchScan, connect
 from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.callbacks import Throttling
@@ -49,7 +49,7 @@ class Packing:
     ``count`` is the number of records, ``bytes`` what they hold: keys, values and headers, without compression.
     """
 
-    def __init__(self, writer: BatchLane, largest: int) -> None:
+    def __init__(self, writer: BatchProducer, largest: int) -> None:
         """``largest`` is the size in bytes of the largest batch that the target takes."""
         self._writer, self._largest = writer, largest
         self._small, self._together = list[Batch](), 0

@@ -62,7 +62,7 @@ class Identity(NamedTuple):
     epoch: int
 
 
-class BatchLane:
+class BatchProducer:
     """Writes the batches of one chunk after the other, over connections of one session. After an error it is of no use;
     no record that it sent is committed then.
 

@@ -286,12 +286,10 @@ def batch_size(target: clients.ClientConfig, limit: int) -> int:
     most = max(FRAMING, limit - FRAMING)
     if "batch.size" in target:
         return min(most, int(target["batch.size"]))
-    return min(most, for_round_trip(round_trip(target)) if most > LEAST else LEAST)
-
-
-def for_round_trip(seconds: float) -> int:
-    """So many bytes that one batch in each round trip is fast enough."""
-    return int(min(MOST, max(LEAST, seconds * BYTES_PER_SECOND)))
+    if most <= LEAST:
+        return min(most, LEAST)
+    # So many bytes that one batch in each round trip is fast enough.
+    return int(min(most, MOST, max(LEAST, round_trip(target) * BYTES_PER_SECOND)))
 
 
 def round_trip(config: clients.ClientConfig) -> float:

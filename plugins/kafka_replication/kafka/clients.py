@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -67,7 +67,7 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     "reconnect.backoff.ms": 10,
 }
 # A client that is not polled keeps every document of its statistics, also without a callback.
-_STATISTICS = frozenset({"stats_cb", "statistics.interval.ms"})
+STATISTICS = frozenset({"stats_cb", "statistics.interval.ms"})
 _ours = {*CONSUMER, *PRODUCER}
 _consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"})
 _producer_only = frozenset(
@@ -172,17 +172,12 @@ def raise_if_shut_out(client: object) -> None:
 
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only | _STATISTICS}
-
-
-def tells_statistics(config: ClientConfig) -> bool:
-    """True if the connection asks for statistics of its clients."""
-    return not _STATISTICS.isdisjoint(config)
+    return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only | STATISTICS}
 
 
 def without_statistics(config: ClientConfig) -> ClientConfig:
     """The settings for a client that is not polled regularly: without statistics."""
-    return {key: value for key, value in config.items() if key not in _STATISTICS}
+    return {key: value for key, value in config.items() if key not in STATISTICS}
 
 
 def login(config: ClientConfig) -> Login:
@@ -209,16 +204,11 @@ def shared_admin(config: ClientConfig, timeout: float = ANSWER, topic: str | Non
             is_first = name not in _shared
             made = _shared.setdefault(name, Future())
         if is_first:
-            return _made(name, made, lambda: admin({"reconnect.backoff.max.ms": 1000, **config}, timeout, topic))
-        try:
+            break
+        with suppress(CancelledError):  # who connected was interrupted, which is no answer of the cluster
             return made.result()
-        except CancelledError:  # who connected was interrupted, which is no answer of the cluster
-            continue
-
-
-def _made(name: str, made: Future[AdminClient], make: Callable[[], AdminClient]) -> AdminClient:
     try:
-        client = make()
+        client = admin({"reconnect.backoff.max.ms": 1000, **config}, timeout, topic)
     except BaseException as error:
         with _sharing:
             _shared.pop(name, None)

@@ -74,11 +74,11 @@ class Atomic(PartitionSession):
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         # Only what mends something loads it.
-        from kafka_replication.kafka.batch_producer import BatchLane
+        from kafka_replication.kafka.batch_producer import BatchProducer
 
         transaction = self.transaction
         stored, nothing = transaction.stored(), SendWindow(0.0)
-        lanes = [BatchLane(self.key, self.target, transaction, stored, window=nothing, at=at) for at in left_open]
+        lanes = [BatchProducer(self.key, self.target, transaction, stored, window=nothing, at=at) for at in left_open]
         transaction.begin()
         try:
             if write is not None:

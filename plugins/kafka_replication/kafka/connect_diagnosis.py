@@ -76,11 +76,6 @@ NAMES = frozenset(
 _ALIKE = 0.8  # of difflib: sasl.user is near sasl.username, a setting of Java's client is near nothing
 
 
-def near_names(name: str) -> str | None:
-    """The setting that was probably meant, or None."""
-    return next(iter(difflib.get_close_matches(name[:200], sorted(NAMES), n=1, cutoff=_ALIKE)), None)
-
-
 SIDE, CONNECTION = "kafka-replication.side", "kafka-replication.connection"  # beside the client's own settings
 # The messages of librdkafka 2.15 and 2.16 if it can make no client of the settings.
 _MAKING = "Failed to create admin client: "
@@ -213,8 +208,8 @@ def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
         return _wrong_password(settings, _STORE, _STORE_PASSWORD, reason)
     extra = f"the extra of connection {cluster.connection!r}" if cluster.connection else "the connection's extra"
     if match := _MISSPELT.search(reason):
-        near = near_names(match[1])
-        question = f", did you mean {near}?" if near else ""
+        near = difflib.get_close_matches(match[1][:200], sorted(NAMES), n=1, cutoff=_ALIKE)
+        question = f", did you mean {near[0]}?" if near else ""
         return BadInput(
             f"{cluster}: {match[1]} is no setting of the client{question}", f"correct or remove {match[1]} in {extra}"
         )

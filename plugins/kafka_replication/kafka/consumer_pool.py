@@ -33,8 +33,8 @@ _inherited: list[Any] = []  # a forked process has none of their threads: it mus
 _lock = threading.Lock()
 
 
-class Ear:
-    """Hears that a broker makes a consumer wait, and tells whoever uses the consumer now."""
+class ThrottleListener:
+    """Told by the client that a broker makes it wait; tells whoever uses the consumer now."""
 
     told: Throttled | None = None
 
@@ -49,12 +49,12 @@ class Loan:
 
     key: _Key
     consumer: Consumer
-    ear: Ear
+    listener: ThrottleListener
 
     def give_back(self) -> None:
         """It keeps its connections, but no records: an assignment starts a new fetch."""
         self.consumer.unassign()
-        self.ear.told = None
+        self.listener.told = None
         with _lock:
             _idle.append(self)
             surplus = [_idle.pop(0) for _ in range(len(_idle) - MOST)]
@@ -89,9 +89,9 @@ def borrow(
         index = next((number for number in reversed(range(len(_idle))) if _idle[number].key == key), None)
         loan = None if index is None else _idle.pop(index)
     if loan is None:
-        ear = Ear()
-        loan = Loan(key, make({**config, "throttle_cb": ear} if hears else config, group, **more), ear)
-    loan.ear.told = throttled
+        listener = ThrottleListener()
+        loan = Loan(key, make({**config, "throttle_cb": listener} if hears else config, group, **more), listener)
+    loan.listener.told = throttled
     return loan
 
 

@@ -49,13 +49,14 @@ def probe(address: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     except OSError as e:
         return replace(causes.NO_ANSWER, what=f"no answer to connecting ({e})")
     try:
-        return _behind(host, port, str(settings.get("security.protocol", "plaintext")).upper(), settings)
+        return _listening(host, port, settings)
     except TimeoutError:
         return replace(causes.NO_ANSWER, what=f"a program takes the connection, and says nothing for {SECONDS:.0f} s")
 
 
-def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) -> ConnectCause | None:
+def _listening(host: str, port: int, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The cause at a port that takes connections."""
+    protocol = str(settings.get("security.protocol", "plaintext")).upper()
     wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     if wants_tls:
         if cause := certificate_problem(host, port, settings):

@@ -161,11 +161,6 @@ class RecordReader:
         if self._next != left.from_:
             self._go_to(left, position)
         self._sound = False
-        chunk = self._chunk(left, target, most_records)
-        self._sound = self._next is not None
-        return chunk
-
-    def _chunk(self, left: OffsetRange, target: SinkSession, most_records: int) -> Chunk:
         chunk = ChunkReader(
             source=self._reader,
             left=left,
@@ -189,7 +184,7 @@ class RecordReader:
         written = chunk.seen if piped is None else piped.written
         digest = written.hexdigest()
         placement = writer.finish(digest) if piped is None else piped.finish()
-        return Chunk(
+        copied = Chunk(
             range=OffsetRange(left.from_, chunk.position),
             count=written.count,
             bytes=written.bytes,
@@ -201,6 +196,8 @@ class RecordReader:
             failures=writer.failures,
             transform=piped.pipeline.identity if piped else None,
         )
+        self._sound = self._next is not None
+        return copied
 
     def _read(self, chunk: ChunkReader, writer: RecordWriter | Piped) -> None:
         """Read a chunk. What lies before a batch that cannot be read is a chunk of its own."""
@@ -246,7 +243,7 @@ class RecordReader:
         does = stored is None or stored < 0 or stored == self._epoch_at_assign
         if self._loan is not None and not does:
             self.close()
-        if does and clients.made(self, "_reader") is None and not clients.tells_statistics(self._source):
+        if does and clients.made(self, "_reader") is None and clients.STATISTICS.isdisjoint(self._source):
             self._loan = borrow(self._paced, self._group, reads=self._topic_id, throttled=self._throttling)
             self._reader = self._reading(self._loan.consumer)
         self._reader.come_to_rest()

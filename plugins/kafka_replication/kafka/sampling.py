@@ -22,6 +22,7 @@ from kafka_replication.kafka.reading import (
     is_left_over,
     is_unreadable,
     offset_of,
+    place_of,
     wait_until_idle,
 )
 from kafka_replication.model.errors import ReplicationError
@@ -103,8 +104,11 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
             message = reader.poll(POLL)
         except KafkaException:
             return read
-        at = None if message is None else _place(message)
-        if message is None or at is None or at not in offsets or at in read or is_left_over(message, offsets[at]):
+        if message is None:
+            continue
+        topic, partition = place_of(message)
+        at = TopicPartition(topic, partition) if partition >= 0 else None
+        if at is None or at not in offsets or at in read or is_left_over(message, offsets[at]):
             continue
         error = message.error()
         if error is None:
@@ -121,8 +125,3 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
     for event in unreadable[-1:]:
         wait_until_idle(reader, event, ())
     return read
-
-
-def _place(message: Message) -> TopicPartition | None:
-    topic, partition = message.topic(), message.partition()
-    return None if topic is None or partition is None or partition < 0 else TopicPartition(topic, partition)

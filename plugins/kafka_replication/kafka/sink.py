@@ -32,7 +32,7 @@ from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
-    from kafka_replication.kafka.batch_producer import BatchLane
+    from kafka_replication.kafka.batch_producer import BatchProducer
     from kafka_replication.kafka.multi_partition import EachOffset
 
 
@@ -50,10 +50,10 @@ class KafkaSinkSession:
     ) -> None:
         self._partition, self._ids, self._aside, self._spread = partition, ids, aside, spread
         self._set_aside = 0  # records of this generation, as the newest position says
-        self._lane: BatchLane | None = None  # carries whole batches; None: none was written yet
+        self._lane: BatchProducer | None = None  # carries whole batches; None: none was written yet
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
         self._window = SendWindow(partition.settings.chunk_seconds / 4)
-        self._writer: ChunkWriter | BatchLane | None = None
+        self._writer: ChunkWriter | BatchProducer | None = None
 
     @property
     def written(self) -> int:
@@ -129,15 +129,15 @@ class KafkaSinkSession:
             return None
         return Batches(largest_batch(self._limits), self._begin_batches)
 
-    def _begin_batches(self) -> BatchLane:
+    def _begin_batches(self) -> BatchProducer:
         """Begin the next chunk, of whole batches. A session writes either these or records."""
         partition = self._partition
         assert isinstance(partition, Atomic)
         if self._lane is None:
-            from kafka_replication.kafka.batch_producer import BatchLane
+            from kafka_replication.kafka.batch_producer import BatchProducer
 
             # The first batches come: learn what brokers know this session by. The position is written again for that.
-            self._lane = BatchLane(
+            self._lane = BatchProducer(
                 partition.key,
                 partition.target,
                 partition.transaction,

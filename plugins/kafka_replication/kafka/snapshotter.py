@@ -5,6 +5,7 @@ The brokers' defaults for a topic that is created without own settings.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -83,10 +84,17 @@ def take(
     ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
     wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
     on_target = target(replication, wanted, others)
+    problems = defaultdict[str, dict[int, Problem]](dict)  # of the partitions that did not answer a later question
+    for partition, error in (unanswered | also_unanswered).items():
+        problems[partition.topic][partition.partition] = Problem.of(error)
+    answered = {
+        name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
+        for name, topic in sources.items()
+    }
     return replace(
         on_target,
         source_cluster=topics.cluster_id(source),
-        source=_without(sources, unanswered | also_unanswered) | missing,
+        source=answered | missing,
         only=frozenset(only),
         starts=starts,
         until=ends,
@@ -153,23 +161,17 @@ def _sources(
         else topic
         for name, topic in described.topics.items()
     }
-    sources = _with_open_transactions(source, there)
-    return described, sources, _missing(replication, sources, only, numbers)
-
-
-def _with_open_transactions(source: AdminClient, sources: Mapping[str, Topic]) -> dict[str, Topic]:
-    """The topics with what brokers tell of the transactions that hide records, in the first partitions only: each one
-    costs a request to its leader and one to each broker.
-    """
+    # What brokers tell of the transactions that hide records, in the first partitions only: each one costs a request to
+    # its leader and one to each broker.
     hiding = [
-        TopicPartition(name, at) for name in sources for at, log in sources[name].readable.items() if log.is_hiding
+        TopicPartition(name, number) for name in there for number, log in there[name].readable.items() if log.is_hiding
     ]
-    named = dict(sources)
+    sources = dict(there)
     for at in sorted(hiding)[: brokers.MOST]:
-        topic = named[at.topic]
+        topic = sources[at.topic]
         log = replace(topic.offsets(at.partition), hidden_by=brokers.named(source, at))
-        named[at.topic] = replace(topic, partitions={**topic.partitions, at.partition: log})
-    return named
+        sources[at.topic] = replace(topic, partitions={**topic.partitions, at.partition: log})
+    return described, sources, _missing(replication, sources, only, numbers)
 
 
 def candidates(replication: Replication, source: AdminClient) -> set[str]:
@@ -186,17 +188,6 @@ def _rights(side: Side, described: topics.Described) -> frozenset[Right]:
         for name, operations in described.denied.items()
         for operation in operations
     )
-
-
-def _without(sources: Mapping[str, Topic], unanswered: offsets.Failures) -> dict[str, Topic]:
-    """The topics with the problems of the partitions that did not answer a later question."""
-    problems: dict[str, dict[int, Problem]] = {}
-    for partition, error in unanswered.items():
-        problems.setdefault(partition.topic, {})[partition.partition] = Problem.of(error)
-    return {
-        name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
-        for name, topic in sources.items()
-    }
 
 
 def _missing(

@@ -160,21 +160,22 @@ def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
     }
 
 
-class _Ids(SharedRead[str, str | ReplicationError]):
-    """The questions of one process for the ids of one cluster's topics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.large = LargeTopics()
-
-
-_ids = OfEachAdmin(_Ids)
+_ids: OfEachAdmin[SharedRead[str, str | ReplicationError]] = OfEachAdmin(SharedRead)
+_large = OfEachAdmin(LargeTopics)
 
 
 def current_id(admin: AdminClient, name: str, most: float = TIMEOUT) -> str | None:
     """The id of the topic, or None if it does not exist. Threads share the request, as in `check_id`."""
-    ids = _ids.of(admin)
-    actual = ids.ask(name, lambda names: _ids_or_errors(admin, names, ids.large, most))
+
+    def ids_or_errors(names: Set[str]) -> dict[str, str | ReplicationError]:
+        """The client is asked about the rest, so that its answer is the one about a topic that is gone."""
+        large = _large.of(admin)
+        told = large.ids(admin, names)
+        descriptions, failed = _describe_each(admin, names - told.keys(), most)
+        large.learn(descriptions.values())
+        return {**told, **{name: str(described.topic_id) for name, described in descriptions.items()}, **failed}
+
+    actual = _ids.of(admin).ask(name, ids_or_errors)
     if isinstance(actual, ReplicationError):
         raise actual
     return actual
@@ -193,16 +194,6 @@ def check_id(admin: AdminClient, name: str, expected: str, side: str, most: floa
             + ("it does not exist now" if actual is None else f"it is {actual} now"),
             "plan again: the plan says what to do",
         )
-
-
-def _ids_or_errors(
-    admin: AdminClient, names: Set[str], large: LargeTopics, most: float
-) -> dict[str, str | ReplicationError]:
-    """The client is asked about the rest, so that its answer is the one about a topic that is gone."""
-    told = large.ids(admin, names)
-    descriptions, failed = _describe_each(admin, names - told.keys(), most)
-    large.learn(descriptions.values())
-    return {**told, **{name: str(description.topic_id) for name, description in descriptions.items()}, **failed}
 
 
 _configs: OfEachAdmin[SharedRead[str, dict[str, str] | ReplicationError]] = OfEachAdmin(SharedRead)

@@ -20,8 +20,7 @@ from kafka_replication.model.errors import BadInput, Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import by_hand, number_field, text_field
-from kafka_replication.orchestration.operators import StepOperator
-from kafka_replication.orchestration.spark_submit import OnSparkOperator
+from kafka_replication.orchestration.operators import OnSparkOperator, StepOperator
 from kafka_replication.orchestration.task_run import form_text
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import submit
-from kafka_replication.spark.reach import is_always_said
+from kafka_replication.spark.reach import ALWAYS_SAID
 from kafka_replication.spark.workspace import Workspace
 
 STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
@@ -63,7 +63,7 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
         def passed_on() -> Iterator[Any]:
             for line in itr:
                 self._hear(str(line))
-                if not is_always_said(str(line)):
+                if not ALWAYS_SAID.search(str(line)):
                     yield line
 
         super()._process_spark_submit_log(passed_on())

@@ -20,8 +20,12 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ConfigError, ReplicationError
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import BrokenFileOperator, ReportOperator, StepOperator
-from kafka_replication.orchestration.spark_submit import ReplicateOperator
+from kafka_replication.orchestration.operators import (
+    BrokenFileOperator,
+    ReplicateOperator,
+    ReportOperator,
+    StepOperator,
+)
 from kafka_replication.orchestration.task_run import PLAN
 from kafka_replication.runtime import background
 

@@ -166,12 +166,12 @@ class DriverSide:
 
     def jobs(self) -> Iterator[Job]:
         """Each job as it comes, until the launcher closes. Raises Gone."""
-        while (received := self._receive()) != _CLOSE:
+        while True:
+            with _gone():
+                received = self._connection.recv_bytes()
+            if received == _CLOSE:
+                return
             yield JOB.validate_json(received)
-
-    def _receive(self) -> bytes:
-        with _gone():
-            return self._connection.recv_bytes()
 
     def send(self, answer: Answer) -> None:
         """Send the answer. Raises Gone."""

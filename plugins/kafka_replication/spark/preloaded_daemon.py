@@ -22,7 +22,7 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Import the modules that exist. A worker reports missing ones itself (`dealer.MISSING`)."""
+    """Import the modules that exist. A worker reports missing ones itself (`driver.MISSING`)."""
     for name in PRELOADED:
         try:
             importlib.import_module(name)

@@ -56,20 +56,14 @@ def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -
             "error", where, "no Java was found, which spark-submit needs", "install Java 17, or set JAVA_HOME"
         )
     if is_local(spark.master):
-        yield from _workers(where, needed(settings))
+        for name in needed(settings):  # the workers import what this process can import
+            try:
+                importlib.import_module(name)
+            except ImportError as e:
+                yield Finding("error", where, f"the workers cannot import {name}: {e}", extras.install(e.name or name))
         yield from _functions(where, modules)
-    else:
-        if failures := _failures(spark.master):
-            yield Finding("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
-
-
-def _workers(where: str, modules: Sequence[str]) -> Iterator[Finding]:
-    """In local mode the workers import what this process can import."""
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except ImportError as e:
-            yield Finding("error", where, f"the workers cannot import {name}: {e}", extras.install(e.name or name))
+    elif failures := _failures(spark.master):
+        yield Finding("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
 
 
 def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
@@ -135,15 +129,11 @@ _LOGIN = re.compile(r"SaslException|SaslMessage|AuthEngine|[Aa]uthentication")  
 _NOT_SUBMITTED = re.compile(r'^(?:Exception in thread "main" |Error: )?((?:[\w.]+(?:Exception|Error)\b|Invalid ).+)')
 
 # The lines that Spark logs on every healthy start.
-_ALWAYS_SAID = re.compile(
+ALWAYS_SAID = re.compile(
     r"^WARNING: Using incubator modules|^Using Spark's default log4j profile|^Setting Spark log level to"
     r"|WARN Utils: (Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP)"
     r"|WARN NativeCodeLoader: |INFO SparkContext: (Running Spark|OS info|Java) "
 )
-
-
-def is_always_said(line: str) -> bool:
-    return bool(_ALWAYS_SAID.search(line))
 
 
 class SparkLog:
@@ -165,24 +155,19 @@ class SparkLog:
             self._killed = match[1].strip()
         if match := _TRY.search(line):
             self._tries[match[1]] += 1
-        was_hopeless, self._is_hopeless = self._is_hopeless, self._is_hopeless or self._is_refused()
+        was_hopeless = self._is_hopeless
+        refused, masters = sum(tries >= TRIES for tries in self._tries.values()), len(addresses(self._master))
+        self._is_hopeless = was_hopeless or refused >= max(1, masters)
         return self._is_hopeless and not was_hopeless
-
-    def _is_refused(self) -> bool:
-        masters = len(addresses(self._master))
-        return sum(tries >= TRIES for tries in self._tries.values()) >= max(1, masters)
 
     @property
     def failure(self) -> Failure | None:
         """The reason why Spark ended the application, or had to; None if its log has none. Asks the master."""
         if self._is_hopeless or (self._killed is not None and _UNRESPONSIVE in self._killed):
-            return self._unregistered()
+            if silent := silent_master(self._master):
+                return replace(MASTER_SILENT, what=f"{MASTER_SILENT.what}: {silent}")
+            failure = SECRET_REFUSED if self._is_login else NOT_REGISTERED
+            return replace(failure, what=f"{failure.what} ({self._master})")
         if self._killed is not None:
             return replace(APPLICATION_REMOVED, what=f"{APPLICATION_REMOVED.what}: {self._killed}")
         return None
-
-    def _unregistered(self) -> Failure:
-        if silent := silent_master(self._master):
-            return replace(MASTER_SILENT, what=f"{MASTER_SILENT.what}: {silent}")
-        failure = SECRET_REFUSED if self._is_login else NOT_REGISTERED
-        return replace(failure, what=f"{failure.what} ({self._master})")

@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -88,7 +88,11 @@ class Together(Generic[T]):
         threads = ThreadPoolExecutor(max(1, min(self._threads, len(tasks))))
         results = [threads.submit(self._one, task) for task in tasks]
         try:
-            _wait_while_some_end(results, quiet)
+            until, running = time.monotonic() + SECONDS, set(results)
+            while running and time.monotonic() < until:  # while some end
+                ended, running = wait(running, quiet, FIRST_COMPLETED)
+                if not ended:
+                    break
         finally:  # also when a signal ends this process: the threads abort their transactions first
             threads.shutdown(wait=False, cancel_futures=True)
             for stop in tuple(self._busy):
@@ -98,7 +102,11 @@ class Together(Generic[T]):
         return [result.result() for result in results if result.done() and not result.cancelled()]
 
     def _one(self, task: RangeTask) -> RangeResult:
-        tools, stop = self._borrow()
+        try:
+            tools, stop = self._idle.pop()
+        except IndexError:
+            stop = threading.Event()
+            tools = self._make(stop)
         self._busy.add(stop)
         self.at_work.add(task.key)
         try:
@@ -108,21 +116,6 @@ class Together(Generic[T]):
             self.at_work.discard(task.key)
             if not stop.is_set():
                 self._idle.append((tools, stop))
-
-    def _borrow(self) -> tuple[T, threading.Event]:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            stop = threading.Event()
-            return self._make(stop), stop
-
-
-def _wait_while_some_end(results: Sequence[Future[RangeResult]], quiet: float) -> None:
-    until, left = time.monotonic() + SECONDS, set(results)
-    while left and time.monotonic() < until:
-        ended, left = wait(left, quiet, FIRST_COMPLETED)
-        if not ended:
-            return
 
 
 log = logging.getLogger(__name__)

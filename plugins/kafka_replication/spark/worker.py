@@ -18,7 +18,6 @@ from functools import cached_property, lru_cache, partial
 from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
 from kafka_replication.copying.pipeline import Pipeline, change_of, load
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.copying.sink import Sink
 from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
 from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
@@ -100,11 +99,6 @@ class Tools:
     def target(self) -> Target:
         return self.job.open_target(self.deadline)
 
-    @property
-    def sink(self) -> Sink:
-        """Raises Unreachable."""
-        return self.target.sink
-
     @cached_property
     def pipeline(self) -> Pipeline | None:
         """The pipeline of the job. Raises BadInput for a function that this worker cannot import."""
@@ -171,18 +165,18 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         )
 
     def exact() -> CopyEngine | None:
-        return exact_for(task, settings, job.source, tools.sink, tools.pipeline, deadline)
+        return exact_for(task, settings, job.source, tools.target.sink, tools.pipeline, deadline)
 
     try:
         reachability.check("source", job.source, task.key.source, replication.timeouts.request, deadline)
         tools.target.check_reachable(_target(job, task.key))
-        chosen = engine_for(task, settings, job.source, tools.sink, tools.pipeline, deadline)
+        chosen = engine_for(task, settings, job.source, tools.target.sink, tools.pipeline, deadline)
         copier = Copier(
             engine=chosen.engine,
             why=chosen.why,
             fallback=ENGINES[FALLBACK](job.source, settings, tools.pipeline, deadline),
             exact=None if settings.engine == FALLBACK else exact,
-            sink=tools.sink,
+            sink=tools.target.sink,
             settings=settings,
             progress=progress,
             deadline=deadline,
@@ -194,17 +188,17 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     return copier.copy(task)
 
 
-def _both_sides(tools: Tools, key: PartitionKey) -> AbstractContextManager[Sides]:
-    from kafka_replication.kafka.read_back import PartitionSides
-
-    job = tools.job
-    return closing(PartitionSides(job.source, tools.target.standing, key, job.replication.copying.stall_timeout))
-
-
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
     job, deadline = tools.job, tools.deadline
+    copying = job.replication.copying
     deadline.moved()  # reading back has a time of its own
+
+    def sides() -> AbstractContextManager[Sides]:
+        from kafka_replication.kafka.read_back import PartitionSides
+
+        return closing(PartitionSides(job.source, tools.target.standing, task.key, copying.stall_timeout))
+
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         deadline.check(f"verifying {task.key.source}")
@@ -212,13 +206,13 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
         reading = ReadBack(
             task,
             tools.target.ledger,
-            lambda: tools.sink.verifier(task.key),
-            lambda: _both_sides(tools, task.key),
+            lambda: tools.target.sink.verifier(task.key),
+            sides,
             lambda receipt: change_of(tools.pipeline, task.key, receipt),
         )
         try:
             doing = f"verifying {task.key.source}"
-            named = AttemptsExhausted.of if attempts == job.replication.copying.attempts else None
+            named = AttemptsExhausted.of if attempts == copying.attempts else None
             retry(doing, reading.attempt, deadline, attempts, exhausted=named, progress=lambda: reading.result.verified)
         finally:
             result = reading.result

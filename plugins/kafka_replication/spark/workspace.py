@@ -13,7 +13,6 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import kafka_replication
@@ -27,29 +26,14 @@ PACKAGE = Path(kafka_replication.__file__).parent
 LONGEST_PARENT = 60  # bytes: the path of a Unix socket may have 107 on Linux, and 103 on other systems
 
 
-@dataclass(frozen=True, slots=True)
 class Workspace:
     """The folder and its files: the driver's socket, the owner process, and the package: as a zip for a cluster's
     executors, as links for the processes on this machine.
     """
 
-    folder: Path
-
-    @property
-    def socket(self) -> Path:
-        return self.folder / "driver.sock"
-
-    @property
-    def package(self) -> Path:
-        return self.folder / "kafka_replication.zip"
-
-    @property
-    def links(self) -> Path:
-        return self.folder / "python"
-
-    @property
-    def owner(self) -> Path:
-        return self.folder / "owner.json"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket, self.owner = folder, folder / "driver.sock", folder / "owner.json"
+        self.package, self.links = folder / "kafka_replication.zip", folder / "python"
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ LARGEST = 256 << 20  # bytes of an answer. In other protocols' answers the same 
 _LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")  # key, version, correlation id, length of the client's name
 _NO_TAGS = b"\0"  # the header of a flexible version ends with its tags
+_writer, _reader = cast("Any", cache(entity_writer)), cast("Any", cache(entity_reader))
 
 
 class Connection:
@@ -231,13 +232,3 @@ class Connection:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
             return TlsFailed(f"{self.address}: {error}", "correct the TLS settings of the connection or the broker")
         return Unreachable(f"{self.address}: {error}", "check the broker, then run again")
-
-
-@cache
-def _writer(kind: Any) -> Any:
-    return entity_writer(kind)
-
-
-@cache
-def _reader(kind: Any) -> Any:
-    return entity_reader(kind)

@@ -233,6 +233,9 @@ def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None 
             times += found
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
+    latest = base + max(times, default=0)
+    if times and (latest >= _FAR or base + min(times) < -_FAR):  # clients add them modulo 2**64
+        latest = max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
     payload = packed(codec, b"".join(kept))
     return replace(
         start,
@@ -240,19 +243,12 @@ def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None 
         base_offset=max(first, start.base_offset),
         last_offset_delta=len(times) - 1,
         base_timestamp=base,
-        max_timestamp=_latest(base, times) if times else base,
+        max_timestamp=latest,
         count=len(times),
         payload=memoryview(payload),
         checksum=0,  # of nothing: no batch that was sent
         body=memoryview(b""),
     )
-
-
-def _latest(base: int, times: Sequence[int]) -> int:
-    """The latest of these times, which count from ``base``. Clients add them modulo 2**64."""
-    if base + min(times) >= -_FAR and base + max(times) < _FAR:
-        return base + max(times)
-    return max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
 
 
 def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: int, base: int) -> list[int]:
@@ -340,7 +336,8 @@ def nul_in_names(data: bytes, count: int) -> dict[int, bool]:
         for _ in range(headers >> 1):
             name = at
             at = _behind(data, name)
-            has = has or NUL in data[at - _name_length(data, name) : at]
+            length, first = number_at(data, name)
+            has = has or (not length & 1 and NUL in data[first : first + (length >> 1)])
             at = _behind(data, at)
         found[offset >> 1] = has
         if at != end:
@@ -348,12 +345,6 @@ def nul_in_names(data: bytes, count: int) -> dict[int, bool]:
     if at != len(data):
         raise ValueError("there is more behind its last record")
     return found
-
-
-def _name_length(data: bytes, at: int) -> int:
-    """The length of the field that begins here; 0 also for null."""
-    length, _ = number_at(data, at)
-    return 0 if length & 1 else length >> 1
 
 
 def _behind(data: bytes, at: int) -> int:
