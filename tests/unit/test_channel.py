@@ -30,7 +30,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[LauncherSide, DriverSide]]:
     path = tmp_path / "socket"
     with closing(Listener(path)) as listening:
         driver = DriverSide(str(path))
-        launcher = LauncherSide.accept(listening, lambda: False)
+        launcher = listening.accept(lambda: False)
     assert launcher is not None
     yield launcher, driver
     launcher.close()
@@ -87,7 +87,7 @@ def test_a_driver_that_is_gone_is_heard_of(sides: tuple[LauncherSide, DriverSide
 
 def test_nobody_is_waited_for_once_spark_has_ended(tmp_path: Path) -> None:
     with closing(Listener(tmp_path / "socket")) as listening:
-        assert LauncherSide.accept(listening, lambda: True) is None
+        assert listening.accept(lambda: True) is None
 
 
 def test_only_the_owner_may_connect(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_stranger_that_connects_first_gets_nothing_and_the_driver_its_job(tmp_
     with closing(Listener(path)) as listening, socket.socket(socket.AF_UNIX) as stranger, ThreadPoolExecutor(1) as pool:
         stranger.connect(str(path))
         stranger.sendall(said)
-        accepted = pool.submit(LauncherSide.accept, listening, lambda: False)
+        accepted = pool.submit(listening.accept, lambda: False)
         driver = DriverSide(str(path))
         launcher = accepted.result()
         assert launcher is not None
@@ -122,7 +122,7 @@ def test_strangers_that_keep_their_connections_do_not_use_up_the_files_of_this_p
     path = tmp_path / "socket"
     with closing(Listener(path)) as listening, ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         is_over = threading.Event()
-        accepted = pool.submit(LauncherSide.accept, listening, is_over.is_set)
+        accepted = pool.submit(listening.accept, is_over.is_set)
         strangers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MOST_STRANGERS + 1)]
         for stranger in strangers:
             stranger.connect(str(path))

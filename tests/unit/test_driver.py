@@ -34,10 +34,10 @@ SUBMITTER = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from kafka_replication.spark.channel import LauncherSide, Listener
+from kafka_replication.spark.channel import Listener
 with closing(Listener(Path(sys.argv[1]))) as listening:
     print("ready", flush=True)
-    launcher = LauncherSide.accept(listening, lambda: False)
+    launcher = listening.accept(lambda: False)
 input()
 """
 # Starts the driver as its child, as the JVM of spark-submit does, and tells the driver's pid.

@@ -30,7 +30,7 @@ def test_those_who_ask_during_a_request_share_the_next_one() -> None:
         first = threads.submit(shared.ask, "a", read)
         assert first_is_under_way.wait(SAFETY)
         later = [threads.submit(shared.ask, key, read) for key in ("a", "b", "a", "unknown")]
-        wait_until(lambda: shared._next.keys == {"a", "b", "unknown"})
+        wait_until(lambda: shared._next[0] == {"a", "b", "unknown"})
         go_on.set()
         assert first.result() == 0
         assert [asked.result() for asked in later] == [1, 1, 1, None], "none got the answer from before its question"

@@ -63,7 +63,7 @@ def compare_deliveries(
         _by_receipt(receipt, result, target_log, target)
     reproducible = work.by_content
     result.chunks += len(reproducible) + len(work.by_receipt)
-    sent = (source.sent(one.range, without=set_aside(one)) for one in in_target_order(reproducible))
+    sent = (source.sent(receipt.range, without=set_aside(receipt)) for receipt in in_target_order(reproducible))
     stretches = work.stretches.subtract(claimed(work.by_receipt))
     matched = match(chain.from_iterable(sent), chain.from_iterable(map(target.seen, stretches)), ordered=False)
     # Records of the source that perhaps were never copied.
@@ -105,57 +105,52 @@ def _by_receipt(receipt: Receipt, result: Findings, target_log: OffsetRange, tar
 NOTED = 10  # records that differ, with what is found in their place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clients:
-    """The clients of an audit. ``moved`` is called after each chunk, and may raise OutOfTime."""
+@dataclass(kw_only=True)
+class PartAudit:
+    """The audit of one part of a source partition. ``moved`` is called after each chunk, and may raise OutOfTime."""
 
-    source: Mapping[str, Any] = field(repr=False)
+    task: Audit
+    key: PartitionKey
+    source: Mapping[str, Any] = field(repr=False)  # the settings of its clients
     target: Target
     pipeline: Pipeline | None  # as the replication's file and the user's functions are today
     stall_seconds: float
     moved: Callable[[], None]
+    result: Findings = field(init=False, default_factory=Findings)
+    _opened: ExitStack = field(init=False, default_factory=ExitStack)
 
+    def audited(self) -> Audited:
+        """The findings. An error ends the audit, and is added to them."""
+        try:
+            with self._opened:
+                self._all()
+        except (ReplicationError, SystemError) as error:
+            self.result.fail(told(error, self.task.where))
+        return Audited(id=self.task.id, findings=self.result)
 
-def audit_part(task: Audit, key: PartitionKey, clients: Clients) -> Audited:
-    """The findings about one part of a source partition. An error ends it, and is added to them."""
-    part = _Part(task, key, clients)
-    try:
-        with part.opened:
-            part.all()
-    except (ReplicationError, SystemError) as error:
-        part.result.fail(told(error, task.where))
-    return Audited(id=task.id, findings=part.result)
-
-
-class _Part:
-    def __init__(self, task: Audit, key: PartitionKey, clients: Clients) -> None:
-        self.result, self.opened = Findings(), ExitStack()
-        self._task, self._clients, self._key = task, clients, key
-        self._log = task.target_logs.get(self._key.target.partition, OffsetRange(0, 0))
-
-    def all(self) -> None:
-        task = self._task
+    def _all(self) -> None:
+        task = self.task
         for unit in task.units:
             self._unit(unit)
-            self._clients.moved()
+            self.moved()
         for chunk in task.spread:  # their target partitions were read for all source partitions together
-            change = change_of(self._clients.pipeline, self._key, chunk.receipt) if chunk.by_content else None
+            change = change_of(self.pipeline, self.key, chunk.receipt) if chunk.by_content else None
             compare_spread(
-                self._key,
+                self.key,
                 chunk,
                 self.result,
-                open_target=self._clients.target.standing.reader,
+                open_target=self.target.standing.reader,
                 logs=task.target_logs,
                 source=None if change is None else self._written(chunk.receipt, change),
             )
-            self._clients.moved()
+            self.moved()
         if task.deliveries is not None:
             compare_deliveries(task.deliveries, self.result, self._log, self._source, self._target)
         if task.units or task.deliveries is not None:
             self.result.source_records += self._source.records
             self.result.target_records += self._target.records
         if task.quarantined or task.retried:
-            with self._clients.target.sink.verifier(self._key) as reader:
+            with self.target.sink.verifier(self.key) as reader:
                 for failed in task.quarantined:
                     if not reader.quarantined(failed):
                         self.result.differ([Difference(Kind.MISSING, failed.offset, None)])
@@ -166,16 +161,21 @@ class _Part:
                     if differences:
                         self.result.differ([Difference(Kind.ALTERED, source, part.first)])
 
+    @property
+    def _log(self) -> OffsetRange:
+        """What can be read of the target partition."""
+        return self.task.target_logs.get(self.key.target.partition, OffsetRange(0, 0))
+
     @cached_property
     def _source(self) -> Cursor:
-        clients, group = self._clients, consumer_group(self._key.replication)
-        source = Cursor(dict(clients.source), group, self._key.source, clients.stall_seconds)
-        self.opened.callback(source.close)
+        group = consumer_group(self.key.replication)
+        source = Cursor(dict(self.source), group, self.key.source, self.stall_seconds)
+        self._opened.callback(source.close)
         return source
 
     @cached_property
     def _target(self) -> RecordReader:
-        return self.opened.enter_context(self._clients.target.standing.reader(self._key.target))
+        return self._opened.enter_context(self.target.standing.reader(self.key.target))
 
     def _unit(self, unit: Unit) -> None:
         receipt = unit.receipt
@@ -185,7 +185,7 @@ class _Part:
             self.result.differ(Difference(Kind.EXTRA, None, record.place, record.digest) for record in records)
             return
         self.result.chunks += 1
-        change = change_of(self._clients.pipeline, self._key, receipt) if unit.by_content else None
+        change = change_of(self.pipeline, self.key, receipt) if unit.by_content else None
         if receipt.proof is Proof.BY_KEY:
             self._by_key(receipt, change)
             return
@@ -231,7 +231,7 @@ class _Part:
             )
             return
         made = NewestRecords.of(made for record in self._source.copied(receipt) for made in change(record))
-        comparison = Comparison(key=self._key, receipt=receipt, made=made)
+        comparison = Comparison(key=self.key, receipt=receipt, made=made)
         for wrong in comparison.wrong(reader):
             kind = Kind.MISSING if wrong.found is None else Kind.ALTERED
             result.differ([Difference(kind, wrong.offset, wrong.found)])
@@ -246,8 +246,8 @@ class _Part:
 
     @cached_property
     def _keys(self) -> KeyReader:
-        reader = self.opened.enter_context(self._clients.target.sink.verifier(self._key))
-        return key_reader(reader, str(self._key.source))
+        reader = self._opened.enter_context(self.target.sink.verifier(self.key))
+        return key_reader(reader, str(self.key.source))
 
     def _written(self, receipt: Receipt, change: Change) -> Iterator[Record]:
         """The records that the copier wrote of those of the source, without what it set aside."""
@@ -278,7 +278,9 @@ def read_claims(task: Audit, at: TopicPartition, open_target: OpenTarget, moved:
                         digests[number].add(*record[1:])
                 elif number is None and task.searched and (between := range_.intersection(task.searched)):
                     extra = reader.seen(between)
-                    findings.differ(Difference(Kind.EXTRA, None, one.place, one.digest, at.partition) for one in extra)
+                    findings.differ(
+                        Difference(Kind.EXTRA, None, record.place, record.digest, at.partition) for record in extra
+                    )
                 moved()
     except (ReplicationError, SystemError) as error:
         return task.failed(told(error, task.where))
@@ -370,9 +372,9 @@ def _differences(
             there = (range_.intersection(log) for range_ in part.offsets)
             seen = (record for range_ in there if range_ for record in reader.seen(range_))
             free = places([part])
-            sent = (one._replace(place=next(free, None)) for one in expected.get(part.partition, ()))
+            sent = (record._replace(place=next(free, None)) for record in expected.get(part.partition, ()))
             matched = match(sent, seen, ordered=True)
-            yield from (one._replace(partition=part.partition) for one in matched.differences())
+            yield from (difference._replace(partition=part.partition) for difference in matched.differences())
     for number in sorted(expected.keys() - {part.partition for part in placement.parts}):
         for record in expected[number]:
             yield Difference(Kind.MISSING, record.offset, None, record.digest, number)

@@ -94,8 +94,8 @@ class Packing:
             # The same ones are sent if the one batch would be too large, or one of them is damaged: what becomes of its
             # records is for the target and for its readers to say.
             with suppress(Malformed):
-                one = repacked(small, small[0].base_offset, small[-1].until, MOST)
-                small = [one] if one.size <= self._largest else small
+                merged = repacked(small, small[0].base_offset, small[-1].until, MOST)
+                small = [merged] if merged.size <= self._largest else small
         for batch in small:
             self._send(batch)
 

@@ -118,9 +118,9 @@ class BatchProducer:
 
     @cached_property
     def _coordinator(self) -> Connection:
-        found = transactions.find_coordinator(self._leader, self._key.transactional_id)
-        self._check(int(found.error_code), "finding the coordinator of the transaction")
-        return Connection(found.host, found.port, security_of(self._target), self._transaction.seconds_left)
+        coordinator = transactions.find_coordinator(self._leader, self._key.transactional_id)
+        self._check(int(coordinator.error_code), "finding the coordinator of the transaction")
+        return Connection(coordinator.host, coordinator.port, security_of(self._target), self._transaction.seconds_left)
 
     def write(self, batch: Batch) -> None:
         """Send a batch. The transaction's first one is acknowledged when this returns; later ones may not be."""

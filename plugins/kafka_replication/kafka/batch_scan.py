@@ -166,7 +166,10 @@ class BatchScan:
             self._next = max(self._next, came[-1].until)
         if self._next < until:
             self._ask()
-        aborted = [(int(one.first_offset), int(one.producer_id)) for one in data.aborted_transactions or ()]
+        aborted = [
+            (int(transaction.first_offset), int(transaction.producer_id))
+            for transaction in data.aborted_transactions or ()
+        ]
         self._pending += with_visibility(came, aborted)
         return bool(came)
 

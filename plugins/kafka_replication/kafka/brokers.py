@@ -171,7 +171,7 @@ def certain_ends(admin: AdminClient, wanted: Collection[TopicPartition], seconds
             told = [metadata.metadata(broker, {at.topic for at in wanted}) for broker in brokers.values()]
             ends = dict[TopicPartition, int]()
             for at in sorted(wanted):
-                named = {one.leaders.get((at.topic, at.partition)) for one in told}
+                named = {answer.leaders.get((at.topic, at.partition)) for answer in told}
                 leader = named.pop()
                 if named or leader is None or leader.epoch < 0 or leader.broker not in brokers:
                     log.warning("%s: its end is not certain: brokers name different leaders of it, or none", at)

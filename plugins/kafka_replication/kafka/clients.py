@@ -134,15 +134,15 @@ def admin(config: ClientConfig, timeout: float = ANSWER, topic: str | None = Non
     topic = POSITIONS if config.get(SIDE) == "target" else topic
     until, look = time.monotonic() + timeout, FIRST_LOOK
     while True:
-        left = until - time.monotonic()
+        remaining = until - time.monotonic()
         try:
-            client.list_topics(topic, timeout=max(0.1, min(look, left)))
+            client.list_topics(topic, timeout=max(0.1, min(look, remaining)))
             return client
         except KafkaException as e:
             client.poll(0)
-            if client.reported.has_any or left <= look:
+            if client.reported.has_any or remaining <= look:
                 causes = connect_diagnosis.look(config, client.reported.by_address)
-                if connect_diagnosis.is_final(config, causes) or left <= look:
+                if connect_diagnosis.is_final(config, causes) or remaining <= look:
                     said = "; ".join([_said(e), *client.reported.by_address.values()])
                     raise connect_diagnosis.error_of(config, causes, said, timeout) from e
         look = min(2 * look, LONGEST_LOOK)

@@ -12,8 +12,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -58,8 +59,8 @@ class Loan:
         with _lock:
             _idle.append(self)
             surplus = [_idle.pop(0) for _ in range(len(_idle) - MOST)]
-        for one in surplus:
-            one.consumer.close()
+        for loan in surplus:
+            loan.consumer.close()
 
 
 def borrow(
@@ -119,8 +120,8 @@ def close_idle() -> None:
     with _lock:
         ending = list(_idle)
         _idle.clear()
-    for one in ending:
-        one.consumer.close()
+    for loan in ending:
+        loan.consumer.close()
 
 
 def _forked() -> None:
@@ -180,22 +181,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(slots=True, kw_only=True)
-class _Request(Generic[K, V]):
-    keys: set[K] = field(default_factory=set)
-    has_leader: bool = False  # a thread that will send it
-    sent: threading.Event = field(default_factory=threading.Event)
-    answer: Mapping[K, V] = field(default_factory=dict)
-    error: BaseException | None = None
-
-
 class SharedRead(Generic[K, V]):
     """One call at a time, for the keys of all threads that wait for it. Threads that ask while a call is under way
     share the next one: no answer is older than its question.
     """
 
     def __init__(self) -> None:
-        self._next: _Request[K, V] = _Request()
+        self._next: tuple[set[K], Future[Mapping[K, V]]] = set(), Future()  # what is asked for in the next call
         self._lock, self._under_way = threading.Lock(), threading.Lock()
 
     def ask(self, key: K, read: Callable[[set[K]], Mapping[K, V]]) -> V | None:
@@ -204,24 +196,19 @@ class SharedRead(Generic[K, V]):
         The first of the threads that share a call makes it, with its own ``read``.
         """
         with self._lock:
-            request = self._next
-            request.keys.add(key)
-            leads, request.has_leader = not request.has_leader, True
-        if leads:
+            keys, answer = self._next
+            is_first = not keys
+            keys.add(key)
+        if is_first:
             with self._under_way:
                 with self._lock:
-                    self._next = _Request()
+                    self._next = set(), Future()
                 try:
-                    request.answer = read(request.keys)
+                    answer.set_result(read(keys))
                 except BaseException as error:
-                    request.error = error
+                    answer.set_exception(error)
                     raise
-                finally:
-                    request.sent.set()
-        request.sent.wait()
-        if request.error is not None:
-            raise request.error
-        return request.answer.get(key)
+        return answer.result().get(key)
 
 
 class OfEachAdmin(Generic[V]):

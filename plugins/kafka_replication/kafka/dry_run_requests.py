@@ -42,9 +42,9 @@ def may_describe_group(config: clients.ClientConfig, group: str, seconds: float)
     """
     with suppress(_GroupDenied), consumer_pool.borrowed(config, group) as consumer:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                consumer.committed([TopicPartition(POSITIONS, 0)], min(WAIT, left))
+                consumer.committed([TopicPartition(POSITIONS, 0)], min(WAIT, remaining))
                 return True
             except KafkaException as e:
                 # That it must not even ask for the coordinator comes as an event, not as an answer.

@@ -108,32 +108,32 @@ def _ask_each(
     needs ``all_or_none`` and another partition will never answer.
     """
     answers, failures = Answers(), Failures()
-    left, seconds = set(partitions), min(FIRST_REQUEST, patience.request)
+    unanswered, seconds = set(partitions), min(FIRST_REQUEST, patience.request)
     silence = StallClock(patience.leader)
 
     def ask() -> bool:
         nonlocal seconds
-        failed = _ask_once(admin, left, spec, answers, committed=committed, timeout=seconds)
+        failed = _ask_once(admin, unanswered, spec, answers, committed=committed, timeout=seconds)
         if failed:
             raise_if_shut_out(admin)
         failures.update({partition: _why(admin, partition, e) for partition, e in failed.items()})
         again = _PASSING if seconds >= patience.request else _PASSING | {KafkaError._TIMED_OUT}
-        left.intersection_update(partition for partition, e in failed.items() if e.args[0].code() in again)
+        unanswered.intersection_update(partition for partition, e in failed.items() if e.args[0].code() in again)
         seconds = min(2 * seconds, patience.request)
-        if all_or_none and len(left) < len(failed):
+        if all_or_none and len(unanswered) < len(failed):
             return False
-        topics = {partition.topic for partition in left}
+        topics = {partition.topic for partition in unanswered}
         if topics:  # or the client keeps stale leaders for 15 minutes; one request for all topics, not one for each
             with suppress(KafkaException):
                 admin.list_topics(None if len(topics) > 1 else next(iter(topics)), timeout=5)
-        return bool(left)
+        return bool(unanswered)
 
     # Nearly always all answer at once, and then a loop would cost more than the question.
-    if ask() and not silence.is_over(len(left)):
+    if ask() and not silence.is_over(len(unanswered)):
         time.sleep(SHORTEST_PAUSE)
         tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),
-            stop=lambda _: silence.is_over(len(left)),
+            stop=lambda _: silence.is_over(len(unanswered)),
             wait=tenacity.wait_exponential(multiplier=2 * SHORTEST_PAUSE, max=2.0),
             retry_error_callback=lambda _: None,
         )(ask)
@@ -350,18 +350,18 @@ def stable_ends_each(
         still_hidden(still)
         return still
 
-    left = look()  # nearly always nothing is hidden, and then a loop would cost more than the question
-    if left and deadline > 0:
-        hidden(left)
+    still_open = look()  # nearly always nothing is hidden, and then a loop would cost more than the question
+    if still_open and deadline > 0:
+        hidden(still_open)
         pause(0.02)
-        left = tenacity.Retrying(
+        still_open = tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),
             stop=tenacity.stop_after_delay(deadline),
             wait=tenacity.wait_exponential(multiplier=0.04, max=0.5),
             retry_error_callback=lambda state: state.outcome and state.outcome.result(),
             sleep=pause,
         )(look)
-    for number, (partition, stable) in enumerate(sorted(left.items())):
+    for number, (partition, stable) in enumerate(sorted(still_open.items())):
         description = named(admin, partition) if number < MOST else ""
         failures[partition] = Stalled(
             f"{partition}: the last stable offset stays at {stable}, below {ends[partition]}, for {deadline:.0f} s: a"

@@ -165,11 +165,11 @@ def _ask(connection: socket.socket) -> Sequence[str] | None:
     correlation, error, count = struct.unpack_from(">ihi", answer)
     if correlation != CORRELATION or error not in (NONE, UNSUPPORTED_MECHANISM, ILLEGAL_STATE):
         return None
-    left, mechanisms = answer[10:], list[str]()
+    rest, mechanisms = answer[10:], list[str]()
     for _ in range(count):
-        (length,) = struct.unpack_from(">h", left)
-        mechanisms.append(left[2 : 2 + length].decode())
-        left = left[2 + length :]
+        (length,) = struct.unpack_from(">h", rest)
+        mechanisms.append(rest[2 : 2 + length].decode())
+        rest = rest[2 + length :]
     return mechanisms
 
 

@@ -117,10 +117,10 @@ class Sender(ABC):
             except BufferError:
                 if was_empty:
                     return False
-                left = len(self.producer)
-                was_empty = not left
-                if left:
-                    self.check_progress(stall, left)
+                waiting = len(self.producer)
+                was_empty = not waiting
+                if waiting:
+                    self.check_progress(stall, waiting)
                     self.producer.poll(0.05)
 
     def stall_clock(self) -> StallClock:
@@ -289,15 +289,15 @@ class SendWindow:
 
     def drain(self, size: float, waiting: Callable[[], int], wait: Callable[[int], None]) -> None:
         """The same for what has this ``size`` in bytes, of which ``waiting`` is the number."""
-        left = before = waiting()
-        if left * size <= self._most:
+        unacknowledged = before = waiting()
+        if unacknowledged * size <= self._most:
             return
         started = self._now()
-        while left * size > self._most / 2:
-            wait(left)
-            left = waiting()
+        while unacknowledged * size > self._most / 2:
+            wait(unacknowledged)
+            unacknowledged = waiting()
         elapsed = max(1e-6, self._now() - started)
-        self._most = max(FIRST, (before - left) * size / elapsed * self._seconds)
+        self._most = max(FIRST, (before - unacknowledged) * size / elapsed * self._seconds)
 
 
 def mean_size(batch: Sequence[Record]) -> float:

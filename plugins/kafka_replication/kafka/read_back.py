@@ -90,8 +90,8 @@ class SegmentReader:
             return False
         at = TopicPartition(failed.place.topic, failed.place.partition)
         try:
-            found = self._cursor(at).read(OffsetRange(failed.place.offset, failed.place.offset + 1))
-            return any(quarantine.is_copy_of(message, self._key, failed) for message in found)
+            copies = self._cursor(at).read(OffsetRange(failed.place.offset, failed.place.offset + 1))
+            return any(quarantine.is_copy_of(message, self._key, failed) for message in copies)
         except GapFound:
             return False
 

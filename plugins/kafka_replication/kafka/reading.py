@@ -151,21 +151,10 @@ def record_of(message: Message) -> Record:
     return offset_of(message), message.timestamp()[1], message.key(), message.value(), headers_of(message)
 
 
-def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
-    """The events that have arrived, at most about BATCH. Returns when the first one is there; `consume` alone waits for
-    BATCH events.
-
-    An event of another partition, from an earlier assignment of this consumer, comes before those of this one, and is
-    dropped.
-    """
-    events = arrived(reader, at, position)
-    ours = CLIENT, (at.topic, at.partition)
-    first = next((number for number, event in enumerate(events) if place_of(event) in ours), len(events))
-    return events[first:]
-
-
 def arrived(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
-    """The same of any partition. An error of the client is named as one at ``at``."""
+    """The events that have arrived, of any partition, at most about BATCH. Returns when the first one is there; the
+    client's `consume` alone waits for BATCH events. An error of the client is named as one at ``at``.
+    """
     try:
         first = reader.poll(POLL)
         if first is None:
@@ -229,8 +218,14 @@ class PartitionReader:
         self.come_to_rest()
 
     def arrive(self, position: int) -> bool:
-        """Wait for events, when none is pending. Returns False if none has arrived for a moment."""
-        self.pending = consume(self.consumer, self.at, position)[::-1]
+        """Wait for events, when none is pending. Returns False if none has arrived for a moment.
+
+        An event of another partition, from an earlier assignment of this consumer, comes before those of this one, and
+        is dropped.
+        """
+        events, ours = arrived(self.consumer, self.at, position), (CLIENT, (self.at.topic, self.at.partition))
+        first = next((number for number, event in enumerate(events) if place_of(event) in ours), len(events))
+        self.pending = events[first:][::-1]
         if self.pending:
             self.clock.moved()
         return bool(self.pending)

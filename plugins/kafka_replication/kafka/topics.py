@@ -215,22 +215,22 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
 
     The topics exist: a broker that does not know a new one yet is asked again for a while.
     """
-    left, until = sorted(set(topics)), time.monotonic() + LEARNING
+    unanswered, until = sorted(set(topics)), time.monotonic() + LEARNING
     settings, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
-    while left:
-        asked = _ask_configs(admin, left)
-        left = []
+    while unanswered:
+        asked = _ask_configs(admin, unanswered)
+        unanswered = []
         for resource, answer in asked.items():
             if not isinstance(answer, KafkaError):
                 settings[resource.name] = {name: str(entry.value) for name, entry in answer.items()}
             elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
-                left.append(resource.name)
+                unanswered.append(resource.name)
             else:
                 asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, resource.name))
                 failed[resource.name] = translate(
                     answer, f"reading the configuration of topic {resource.name}", asked_for
                 )
-        time.sleep(0.1 if left else 0)
+        time.sleep(0.1 if unanswered else 0)
     return settings, failed
 
 
@@ -252,21 +252,20 @@ def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patien
     existing = {name: replace(topic, problem=problems.get(name)) for name, topic in with_offsets.items()}
     denied = {name: _denied(description) for name, description in described.items()}
     denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))
-    for name in _denied_ones(unreadable) | _configs_denied(admin, wanted - described.keys() - (failed.keys() - hidden)):
+    # Topics that may not exist, and whose configuration the brokers would not show.
+    unknown = sorted(wanted - described.keys() - (failed.keys() - hidden))
+    unshown = {
+        resource.name
+        for resource, answer in (_ask_configs(admin, unknown) if unknown else {}).items()
+        if isinstance(answer, KafkaError) and answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    }
+    for name in _denied_ones(unreadable) | unshown:
         denied[name] = denied.get(name, frozenset()) | {Operation.DESCRIBE_CONFIGS}
     return Described(existing | {name: without_description(name, problems[name]) for name in failed}, denied)
 
 
 def _denied_ones(errors: Mapping[str, ReplicationError]) -> set[str]:
     return {name for name, error in errors.items() if isinstance(error, NotAuthorized)}
-
-
-def _configs_denied(admin: AdminClient, names: Iterable[str]) -> set[str]:
-    """Those of these topics, which may not exist, whose configuration the brokers would not show."""
-    wanted = sorted(names)
-    answers = _ask_configs(admin, wanted) if wanted else {}
-    codes = {resource.name: answer.code() for resource, answer in answers.items() if isinstance(answer, KafkaError)}
-    return {name for name, code in codes.items() if code == KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
 def _denied(description: TopicDescription) -> frozenset[Operation]:

@@ -266,13 +266,13 @@ def approval_of(params: Any, dag_run: Any) -> Approval:
     if missing:
         raise BadInput(f"the form does not say {', '.join(missing)}", "trigger again with exactly the lost offsets")
     try:
-        at = TopicPartition(form_text(params["topic"]), params["partition"])
+        partition = TopicPartition(form_text(params["topic"]), params["partition"])
         range_ = OffsetRange(params["from"], params["until"])
     except ValueError as e:
         raise BadInput(f"no range of a partition: {e}", "trigger again with the lost offsets in order") from e
     by = decided_by(params, dag_run)
     target = form_text(params["target_topic"]) or None
-    return Approval(at=at, range=range_, reason=form_text(params["reason"]), by=by, target_topic=target)
+    return Approval(at=partition, range=range_, reason=form_text(params["reason"]), by=by, target_topic=target)
 
 
 def build_repair_dag(replication: Replication) -> DAG:

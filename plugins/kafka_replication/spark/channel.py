@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -54,43 +54,36 @@ class Listener:
         self.socket.bind(str(path))
         path.chmod(0o600)
         self.socket.listen(MOST_STRANGERS)
+        self._shown: dict[socket.socket, bytes] = {}  # what those have sent that have not sent the whole token yet
 
     def close(self) -> None:
         self.socket.close()
 
-
-def _token(path: Path) -> Path:
-    return path.with_name(f"{path.name}.token")
-
-
-class _Arrivals:
-    """The connections of processes that have not sent the whole token yet."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._shown: dict[socket.socket, bytes] = {}
-
-    def look(self) -> socket.socket | None:
-        """The driver's connection, if its token is complete now."""
-        listening = self._listener.socket
-        for ready in wait([listening, *self._shown], STEP):
-            if ready is listening:
-                accepted, _ = listening.accept()
-                if len(self._shown) >= MOST_STRANGERS:
-                    self._shut_out(next(iter(self._shown)))
-                self._shown[accepted] = b""
-            elif ready in self._shown and self._has_shown_all(ready):
-                del self._shown[ready]
-                return ready
-        return None
+    def accept(self, is_over: Callable[[], bool]) -> LauncherSide | None:
+        """Wait for the driver. Returns None if ``is_over`` becomes true first."""
+        try:
+            while not is_over():
+                for ready in wait([self.socket, *self._shown], STEP):
+                    if ready is self.socket:
+                        accepted, _ = self.socket.accept()
+                        if len(self._shown) >= MOST_STRANGERS:
+                            self._shut_out(next(iter(self._shown)))
+                        self._shown[accepted] = b""
+                    elif ready in self._shown and self._has_shown_all(ready):
+                        del self._shown[ready]
+                        return LauncherSide(Connection(ready.detach()))
+            return None
+        finally:
+            for arrival in list(self._shown):
+                self._shut_out(arrival)
 
     def _has_shown_all(self, arrival: socket.socket) -> bool:
-        expected, part = self._listener.token, b""
+        part = b""
         with suppress(OSError):
             part = arrival.recv(TOKEN_BYTES - len(self._shown[arrival]))
         self._shown[arrival] += part
         is_whole = len(self._shown[arrival]) == TOKEN_BYTES
-        if is_whole and hmac.compare_digest(self._shown[arrival], expected):
+        if is_whole and hmac.compare_digest(self._shown[arrival], self.token):
             return True
         if is_whole or not part:
             self._shut_out(arrival)
@@ -101,9 +94,9 @@ class _Arrivals:
         arrival.close()
         log.warning("a process that is not the Spark driver of this run connected to its socket; it was told nothing")
 
-    def close(self) -> None:
-        for arrival in list(self._shown):
-            self._shut_out(arrival)
+
+def _token(path: Path) -> Path:
+    return path.with_name(f"{path.name}.token")
 
 
 class LauncherSide:
@@ -111,15 +104,6 @@ class LauncherSide:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-
-    @classmethod
-    def accept(cls, listener: Listener, is_over: Callable[[], bool]) -> LauncherSide | None:
-        """Wait for the driver. Returns None if ``is_over`` becomes true first."""
-        with closing(_Arrivals(listener)) as arrivals:
-            while not is_over():
-                if (driver := arrivals.look()) is not None:
-                    return cls(Connection(driver.detach()))
-        return None
 
     def send(self, job: Job) -> None:
         """Send the job. Raises Gone."""

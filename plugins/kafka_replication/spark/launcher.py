@@ -130,7 +130,7 @@ class Launcher:
 
     def _started(self, job: Job) -> LauncherSide:
         from kafka_replication.spark import reach
-        from kafka_replication.spark.channel import LauncherSide, Listener
+        from kafka_replication.spark.channel import Listener
         from kafka_replication.spark.reach import SparkLog
 
         if self._driver is None:
@@ -151,7 +151,7 @@ class Launcher:
                 return bool(ended)
 
             self._submission.start(here, f"kafka-replication {job.replication.name}", hear)
-            self._driver = LauncherSide.accept(listening, is_over)
+            self._driver = listening.accept(is_over)
             if self._driver is None:
                 self._explained(JobEnd())
                 why = f": {said.not_submitted}" if said.not_submitted else ""

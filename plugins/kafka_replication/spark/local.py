@@ -135,8 +135,8 @@ class Archive:
             if self.sound() is not None:
                 yield None
                 return
-            for left in self.folder.glob(f"{UNFINISHED}*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for abandoned in self.folder.glob(f"{UNFINISHED}*"):
+                shutil.rmtree(abandoned, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=self.folder) as unfinished:
                 made = Path(unfinished) / "classes.jsa"
                 yield made

@@ -28,11 +28,7 @@ def preload() -> None:
             importlib.import_module(name)
         except Exception:  # noqa: BLE001  # any error of foreign code; the worker meets it again
             return
-    build()
-
-
-def build() -> None:
-    """Build what reads and writes jobs and the ledger, once for all workers and their threads."""
+    # What reads and writes jobs and the ledger is built once for all workers and their threads.
     from kafka_replication.ledger import codec
     from kafka_replication.ledger.entries import Position, Receipt, Verified
     from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS

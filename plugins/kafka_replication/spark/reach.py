@@ -89,12 +89,6 @@ def is_standalone(master: str) -> bool:
     return _STANDALONE.match(master) is not None
 
 
-def addresses(master: str) -> list[str]:
-    """The addresses of a standalone master, the active one and the standby ones; none for other kinds of master."""
-    match = _STANDALONE.match(master)
-    return match[1].split(",") if match else []
-
-
 def silent_master(master: str) -> str:
     """The errors of the standalone masters at their addresses if no one answers; else empty, as for other masters."""
     return _failures(master) if is_standalone(master) else ""
@@ -156,8 +150,9 @@ class SparkLog:
         if match := _TRY.search(line):
             self._tries[match[1]] += 1
         was_hopeless = self._is_hopeless
-        refused, masters = sum(tries >= TRIES for tries in self._tries.values()), len(addresses(self._master))
-        self._is_hopeless = was_hopeless or refused >= max(1, masters)
+        # The addresses of a standalone master are the active one and the standby ones.
+        refused, match = sum(tries >= TRIES for tries in self._tries.values()), _STANDALONE.match(self._master)
+        self._is_hopeless = was_hopeless or refused >= (len(match[1].split(",")) if match else 1)
         return self._is_hopeless and not was_hopeless
 
     @property

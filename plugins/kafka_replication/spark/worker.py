@@ -250,7 +250,7 @@ class Auditor:
 
     def _audit(self, task: Audit) -> Audited:
         from kafka_replication.kafka import reachability
-        from kafka_replication.kafka.audit import Clients, audit_part, read_claims
+        from kafka_replication.kafka.audit import PartAudit, read_claims
 
         tools, job, key = self._tools, self._job, task.partition
         if isinstance(key, TopicPartition):
@@ -260,7 +260,9 @@ class Auditor:
             by_content = [*(unit.by_content for unit in task.units), *(chunk.by_content for chunk in task.spread)]
             if any(by_content) or (task.deliveries is not None and task.deliveries.by_content):
                 reachability.check("source", job.source, key.source, job.replication.timeouts.request, tools.deadline)
-            clients = Clients(
+            part = PartAudit(
+                task=task,
+                key=key,
                 source=job.source,
                 target=tools.target,
                 pipeline=tools.pipeline,
@@ -269,7 +271,7 @@ class Auditor:
             )
         except ReplicationError as error:
             return task.failed(str(error))
-        return audit_part(task, key, clients)
+        return part.audited()
 
     def _moved(self, task: Audit, *, is_piece: bool = False) -> None:
         if is_piece:

@@ -227,10 +227,10 @@ def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None 
             size += len(data)
             if most is not None and size > most:
                 raise ValueError(f"up to its end there are more than {most} bytes of records")
-            found = _keep(kept, data, batch, wanted, len(times), base)
-            if found and (min(found) < -_FAR or max(found) >= _FAR):
+            its_times = _keep(kept, data, batch, wanted, len(times), base)
+            if its_times and (min(its_times) < -_FAR or max(its_times) >= _FAR):
                 raise ValueError("its times are too far from that of the first batch")
-            times += found
+            times += its_times
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
     latest = base + max(times, default=0)
@@ -259,27 +259,27 @@ def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: 
     """
     later = batch.base_timestamp - base
     given = None if batch.given_time is None else batch.given_time - base
-    at, times, before, new, last = 0, list[int](), -1, already, batch.last_offset_delta
+    position, times, before, new, last = 0, list[int](), -1, already, batch.last_offset_delta
     for number in range(batch.count):
-        if (length := data[at]) < 0x80:
-            at += 1
+        if (length := data[position]) < 0x80:
+            position += 1
         else:
-            length, at = number_at(data, at)
-        end = at + (length >> 1)
+            length, position = number_at(data, position)
+        end = position + (length >> 1)
         if length & 1 or end > len(data):
             raise ValueError("a record is cut")
-        if data[at]:  # no producer sets them, and with some of them a client takes another time
+        if data[position]:  # no producer sets them, and with some of them a client takes another time
             raise ValueError(f"record {number} has attributes")
-        if (time := data[at + 1]) < 0x80:
-            at += 2
+        if (time := data[position + 1]) < 0x80:
+            position += 2
         else:
-            time, at = number_at(data, at + 1)
-        if (its := data[at]) < 0x80:
-            at += 1
+            time, position = number_at(data, position + 1)
+        if (its := data[position]) < 0x80:
+            position += 1
         else:
-            its, at = number_at(data, at)
+            its, position = number_at(data, position)
         # One behind the other, each within the batch: where there is no hole, this leaves one number for each record.
-        if its & 1 or not before < (its := its >> 1) <= last or at > end:
+        if its & 1 or not before < (its := its >> 1) <= last or position > end:
             raise ValueError(f"record {number} does not say where in the batch it is")
         before = its
         if its in wanted:
@@ -291,23 +291,23 @@ def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: 
                 + (_ENCODED[new] if new < _MANY else _encoded(new))
             )
             new += 1
-            length = len(head) + end - at
-            kept += ((_ENCODED[length] if length < _MANY else _encoded(length)) + head, data[at:end])
-        at = end
-    if at != len(data):
+            length = len(head) + end - position
+            kept += ((_ENCODED[length] if length < _MANY else _encoded(length)) + head, data[position:end])
+        position = end
+    if position != len(data):
         raise ValueError("there is more behind its last record")
     return times
 
 
-def number_at(data: bytes, at: int) -> tuple[int, int]:
+def number_at(data: bytes, position: int) -> tuple[int, int]:
     """The number at this place, before its sign is decoded, and the place behind it."""
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
         shift += 7
         if shift > 63:
             raise ValueError("a number has more than 64 bits")
@@ -322,32 +322,32 @@ def nul_in_names(data: bytes, count: int) -> dict[int, bool]:
 
     Raises ValueError and IndexError for malformed records.
     """
-    found, at = dict[int, bool](), 0
+    has_nul, position = dict[int, bool](), 0
     for _ in range(count):
-        length, at = number_at(data, at)
-        end = at + (length >> 1)
+        length, position = number_at(data, position)
+        end = position + (length >> 1)
         if length & 1 or end > len(data):
             raise ValueError("a record is cut")
-        _, at = number_at(data, at + 1)  # behind the attributes: the time
-        offset, at = number_at(data, at)
-        at = _behind(data, _behind(data, at))  # key and value
-        headers, at = number_at(data, at)
+        _, position = number_at(data, position + 1)  # behind the attributes: the time
+        offset, position = number_at(data, position)
+        position = _behind(data, _behind(data, position))  # key and value
+        headers, position = number_at(data, position)
         has = False
         for _ in range(headers >> 1):
-            name = at
-            at = _behind(data, name)
+            name = position
+            position = _behind(data, name)
             length, first = number_at(data, name)
             has = has or (not length & 1 and NUL in data[first : first + (length >> 1)])
-            at = _behind(data, at)
-        found[offset >> 1] = has
-        if at != end:
+            position = _behind(data, position)
+        has_nul[offset >> 1] = has
+        if position != end:
             raise ValueError("a record does not end where it says")
-    if at != len(data):
+    if position != len(data):
         raise ValueError("there is more behind its last record")
-    return found
+    return has_nul
 
 
-def _behind(data: bytes, at: int) -> int:
+def _behind(data: bytes, position: int) -> int:
     """The place behind the field that begins here."""
-    length, at = number_at(data, at)
-    return at if length & 1 else at + (length >> 1)
+    length, position = number_at(data, position)
+    return position if length & 1 else position + (length >> 1)

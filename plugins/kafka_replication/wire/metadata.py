@@ -45,11 +45,13 @@ def metadata(broker: Connection, topics: Collection[str]) -> Told:
     response = broker.ask(request, MetadataResponse)
     with broker.understanding():
         return Told(
-            {int(one.node_id): (one.host, int(one.port)) for one in response.brokers},
+            {int(node.node_id): (node.host, int(node.port)) for node in response.brokers},
             {
-                (str(topic.name), int(one.partition_index)): Leader(int(one.leader_id), int(one.leader_epoch))
+                (str(topic.name), int(partition.partition_index)): Leader(
+                    int(partition.leader_id), int(partition.leader_epoch)
+                )
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             },
         )
 
@@ -58,7 +60,7 @@ def topic_ids(broker: Connection, topics: Collection[str]) -> dict[str, str]:
     """The ids, as the client writes them, of those topics that this broker knows and shows. It tells only one
     partition of each.
     """
-    found = dict[str, str]()
+    ids = dict[str, str]()
     for name in topics:  # one at a time, because brokers leave out the topics behind the limit
         request = DescribeTopicPartitionsRequest(
             topics=(TopicRequest(name=TopicName(name)),), response_partition_limit=i32(1)
@@ -67,8 +69,8 @@ def topic_ids(broker: Connection, topics: Collection[str]) -> dict[str, str]:
         with broker.understanding():
             for topic in response.topics:
                 if not topic.error_code and topic.topic_id is not None and topic.name == name:
-                    found[name] = b64encode(topic.topic_id.bytes).decode().rstrip("=")
-    return found
+                    ids[name] = b64encode(topic.topic_id.bytes).decode().rstrip("=")
+    return ids
 
 
 def end(leader: Connection, topic: str, partition: int, epoch: int) -> int | None:

@@ -93,20 +93,20 @@ def transaction_of(broker: Connection, producer_id: int) -> Described | None:
     listed = broker.ask(
         ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
     )
-    found = next(iter(listed.transaction_states), None)
-    if found is None:
+    transaction = next(iter(listed.transaction_states), None)
+    if transaction is None:
         return None
-    if found.transaction_state != ONGOING:  # kio cannot read the start time of one that has ended
-        return Described(transactional_id=str(found.transactional_id), state=found.transaction_state)
-    ids = (found.transactional_id,)
+    if transaction.transaction_state != ONGOING:  # kio cannot read the start time of one that has ended
+        return Described(transactional_id=str(transaction.transactional_id), state=transaction.transaction_state)
+    ids = (transaction.transactional_id,)
     response = broker.ask(DescribeTransactionsRequest(transactional_ids=ids), DescribeTransactionsResponse)
-    for one in response.transaction_states:
-        if not one.error_code:
+    for described in response.transaction_states:
+        if not described.error_code:
             return Described(
-                transactional_id=str(one.transactional_id),
-                state=one.transaction_state,
-                begun=one.transaction_start_time,
-                timeout=one.transaction_timeout,
+                transactional_id=str(described.transactional_id),
+                state=described.transaction_state,
+                begun=described.transaction_start_time,
+                timeout=described.transaction_timeout,
             )
     return None
 
