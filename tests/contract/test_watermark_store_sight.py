@@ -29,7 +29,7 @@ from tests.support.status_rows import status_row
 
 NAME, OTHER = "orders-dr", "payments-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "dr.orders")
-FACTS = Facts(source="kafka_a", target="kafka_b", schedule="*/5 * * * *", topics=("orders",), dags=(".audit",))
+FACTS = Facts(source="kafka_a", target="kafka_b", schedule="*/5 * * * *", topics=("orders",))
 ROWS = [status_row(partition=3, lag=7)]
 Aged = Callable[[timedelta], None]
 DAY = timedelta(days=1)

@@ -39,7 +39,7 @@ INTERVAL = {"progress": "interval", "schedule": "0 6 * * *", "start_from": "2024
 
 @pytest.fixture
 def dag() -> DAG:
-    return build_backfill_dag(replication(owner="data", tags=["dr"]))
+    return build_backfill_dag(replication(tags=["dr"]))
 
 
 def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
@@ -50,12 +50,10 @@ def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
         {"dr", "backfill"},
     )
     assert str(dag.schedule) == "None"
-    assert {
-        task.task_id: (sorted(task.upstream_task_ids), task.trigger_rule.value, task.owner) for task in dag.tasks
-    } == {
-        "plan": ([], "all_success", "data"),
-        "replicate": (["plan"], "all_success", "data"),
-        "report": (["plan", "replicate"], "all_done_min_one_success", "data"),
+    assert {task.task_id: (sorted(task.upstream_task_ids), task.trigger_rule.value) for task in dag.tasks} == {
+        "plan": ([], "all_success"),
+        "replicate": (["plan"], "all_success"),
+        "report": (["plan", "replicate"], "all_done_min_one_success"),
     }
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert all(not task.template_fields for task in dag.tasks), "a form's value is never rendered as a template"

@@ -45,14 +45,13 @@ def test_a_failed_replication_is_reported_but_nothing_runs_without_a_plan(dag: D
     assert rules["report"] == "all_done_min_one_success"
 
 
-def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
-    dag = build_dag(replication(schedule="*/15 * * * *", owner="data", tags=["dr"], retries={"attempts": 7}))
+def test_the_file_decides_schedule_tags_and_retries() -> None:
+    dag = build_dag(replication(schedule="*/15 * * * *", tags=["dr"], retries={"attempts": 7}))
     assert str(dag.schedule) == "*/15 * * * *"
     assert (dag.dag_id, dag.tags) == ("orders-dr", {"dr"})
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
     for task in dag.tasks:
-        assert (task.owner, task.retries, task.retry_delay, task.max_retry_delay) == (
-            "data",
+        assert (task.retries, task.retry_delay, task.max_retry_delay) == (
             7,
             timedelta(seconds=30),
             timedelta(seconds=600),
@@ -83,7 +82,7 @@ def test_airflow_stores_nothing_of_a_task_but_its_place(dag: DAG) -> None:
 
 
 def test_an_audit_is_one_task_that_nothing_starts_by_itself() -> None:
-    dag = build_audit_dag(replication(owner="data"))
+    dag = build_audit_dag(replication())
     assert (dag.dag_id, str(dag.schedule), [task.task_id for task in dag.tasks]) == (
         "orders-dr.audit",
         "None",

@@ -68,19 +68,15 @@ def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is
         "orders.audit",
         "orders.backfill",
         "orders.failed",
+        "orders.repair",
         "payments",
         "payments.audit",
         "payments.backfill",
         "payments.failed",
+        "payments.repair",
         "replications.watch",
     ]
     assert bag.import_errors == {}
-
-
-def test_a_file_that_asks_for_it_has_a_dag_for_repairs(dags_folder: Path) -> None:
-    (dags_folder / "replications" / "mended.yaml").write_text(GOOD.format(name="mended") + "dags: {repair: true}\n")
-    bag = parse(dags_folder)
-    assert [dag for dag in bag.dags if dag.endswith(".repair")] == ["mended.repair"]
 
 
 def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_key(dags_folder: Path) -> None:
@@ -93,10 +89,12 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
         "orders.audit",
         "orders.backfill",
         "orders.failed",
+        "orders.repair",
         "payments",
         "payments.audit",
         "payments.backfill",
         "payments.failed",
+        "payments.repair",
         "replications.watch",
         "worse",
     ]
@@ -114,10 +112,12 @@ def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_fol
         "orders.audit",
         "orders.backfill",
         "orders.failed",
+        "orders.repair",
         "payments",
         "payments.audit",
         "payments.backfill",
         "payments.failed",
+        "payments.repair",
         "replications.watch",
     ]
     [message] = bag.import_errors.values()
@@ -173,7 +173,7 @@ def test_a_notifier_that_is_not_there_is_one_error_and_leaves_the_others(
     names = [
         f"{name}{suffix}"
         for name in ("good", "orders", "payments")
-        for suffix in ("", ".audit", ".backfill", ".failed")
+        for suffix in ("", ".audit", ".backfill", ".failed", ".repair")
     ]
     assert sorted(bag.dags) == sorted([*names, "absent", "replications.watch", "typo"])
     [message] = bag.import_errors.values()
@@ -224,7 +224,7 @@ def test_a_mistake_in_the_file_of_a_running_replication_fails_its_runs_and_does_
     file.write_text(RUNNING.format(name="shop-dr") + mistake)
     bag = parse(dags_folder)
     after = bag.dags["shop-dr"]
-    assert (after.schedule, after.tags, after.owner) == (before.schedule, before.tags, before.owner)
+    assert (after.schedule, after.tags) == (before.schedule, before.tags)
     assert [task.task_id for task in after.tasks] == [task.task_id for task in before.tasks]
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(after))
     [message] = bag.import_errors.values()

@@ -36,7 +36,7 @@ def store_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def fail(expected: type[Exception]) -> Exception:
-    plan = plan_task(build_dag(replication(timeouts={"request": 1}, lease={"wait": 0})))
+    plan = plan_task(build_dag(replication(timeouts={"request": 1})))
     context: Any = {
         "params": {"topics": None, "until": None, "dry_run": False},
         "ti": SimpleNamespace(task_id="plan", try_number=1),

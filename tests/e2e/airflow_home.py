@@ -30,7 +30,6 @@ target: {{{target}}}
 topics: {{include: [{topic}]}}
 retries: {{attempts: 0}}
 copy: {{chunk_records: {chunk}}}
-lease: {{wait: 300}}
 """
 
 

@@ -40,7 +40,7 @@ def served(airflow: Airflow, source: Cluster, target: Cluster, folder: Path) -> 
         for partition in range(PARTITIONS):
             source.produce(name, numbered(RECORDS), partition)
     airflow.replicate(ONE, ONE, chunk=100)
-    airflow.replicate(TWO, TWO, "dags:\n  repair: true\n")
+    airflow.replicate(TWO, TWO)
     fill(airflow, source, target)
     users = {"admin": "admin", "viewer": "viewer", f"{ONLY}{ONE}": "user", f"{ONLY}nothing": "user"}
     with serving(airflow, folder, users) as server:

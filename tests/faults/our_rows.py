@@ -113,9 +113,9 @@ def _reset(trial: Trial) -> None:
 
 def two_runs(trial: Trial) -> None:
     """The lease makes one wait for the other."""
-    first = trial.start(lease={"wait": 100})
+    first = trial.start()
     time.sleep(trial.dice.random() * 3)
-    second = trial.start(lease={"wait": 100})
+    second = trial.start()
     outcomes = [trial.finish(first), trial.finish(second)]
     if not set(outcomes) <= {"done", "nothing_to_do"}:
         raise TrialFailed(f"two runs at once ended with {outcomes}")

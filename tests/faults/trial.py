@@ -99,7 +99,6 @@ class Trial:
                 **profiles.current().target,
             },
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
-            "lease": {"wait": 30},
             "copy": self.copy,
             **self.settings,
             **more,

@@ -19,6 +19,7 @@ from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import leasing
 from kafka_replication.runs.repair import Approval, approve
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.launcher import Launcher
@@ -299,7 +300,9 @@ def test_a_backfill_killed_anywhere_is_finished_by_the_next_one(scene: Scenario,
     scene.idle_run()
 
 
-def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfills) -> None:
+def test_two_backfills_at_once_never_double(
+    scene: Scenario, backfills: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
     gate, reports = Gate(), list[RunReport]()
@@ -309,9 +312,10 @@ def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfill
         assert gate.inside.wait(SAFETY)
         holder = holder_of(scene.store, scene.name)
         assert holder is not None
-        impatient = Backfills(scene, {"lease": {"wait": 0}})
-        with pytest.raises(Busy, match=holder.owner):
-            impatient.run(30, 80)
+        with monkeypatch.context() as impatience:
+            impatience.setattr(leasing, "WAIT", 0)
+            with pytest.raises(Busy, match=holder.owner):
+                backfills.run(30, 80)
         second = threading.Thread(target=lambda: reports.append(backfills.run(30, 80)))
         second.start()
     finally:

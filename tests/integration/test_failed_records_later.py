@@ -18,7 +18,7 @@ from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.failed import DecidedDocument
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import failed_records, retry_discard
+from kafka_replication.runs import failed_records, leasing, retry_discard
 from kafka_replication.runs.failed import Asked, handle
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
@@ -261,7 +261,7 @@ def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_i
     assert_each_once(scene, [30, 41])
 
 
-def test_a_topic_that_is_busy_or_refused_holds_up_no_other(scene: Scenario) -> None:
+def test_a_topic_that_is_busy_or_refused_holds_up_no_other(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, with the reason, and its records stay."""
     other = f"{scene.name}.a"  # the first one in order
     for topic in (other, scene.topic):
@@ -270,7 +270,7 @@ def test_a_topic_that_is_busy_or_refused_holds_up_no_other(scene: Scenario) -> N
         scene.source.produce(topic, [Rec(None, b"no key"), *numbered(3), Rec(None, b"nor this")])
     scene.settings |= {"failures": QUARANTINE, "topics": {"include": [other, scene.topic]}}
     assert scene.run().outcome == "done"
-    scene.settings["lease"] = {"wait": 0}
+    monkeypatch.setattr(leasing, "WAIT", 0)
     scene.target.set(scene.topic, cleanup_policy="delete")
     lease = acquire(scene.store, scene.name, "backfill-7", "try 1", 600, exactly(other))
 

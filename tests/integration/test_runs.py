@@ -14,7 +14,7 @@ import pytest
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill, steps
+from kafka_replication.runs import backfill, leasing, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.support.checker import high_watermark, read
@@ -138,7 +138,7 @@ def test_unknown_topic_is_named(scene: Scenario) -> None:
         scene.run(topics={"include": [f"^{scene.name}-nothing"]})
 
 
-def test_two_runs_at_once(scene: Scenario) -> None:
+def test_two_runs_at_once(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second waits for the first; one that may not wait leaves the topic to it, and says so."""
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
@@ -149,7 +149,9 @@ def test_two_runs_at_once(scene: Scenario) -> None:
         assert gate.inside.wait(SAFETY)
         holder = holder_of(scene.store, scene.name)
         assert holder is not None
-        impatient = scene.run(lease={"wait": 0})
+        with monkeypatch.context() as impatience:
+            impatience.setattr(leasing, "WAIT", 0)
+            impatient = scene.run()
         assert (impatient.outcome, impatient.ranges) == ("done", ())
         assert [note.startswith(f"{scene.topic} was left to {holder.owner} ") for note in impatient.notes] == [True]
         second = threading.Thread(target=lambda: reports.append(scene.run()))

@@ -46,7 +46,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     assert (made.target_topics.create, made.on_existing_target) == (True, "refuse")
     assert (made.target_topics.replication_factor, made.target_topics.config) == (None, {})
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
-    assert (made.retries.attempts, made.lease.wait, made.timeouts.request, made.timeouts.run) == (3, 60, 30, 21_600)
+    assert (made.retries.attempts, made.timeouts.request, made.timeouts.run) == (3, 30, 21_600)
     assert made.copying.attempts == 500
 
 

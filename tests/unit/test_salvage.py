@@ -38,7 +38,7 @@ def rest(changes: dict[str, str], more: str = "") -> Replication:
         ({}, "copy: {chunk_seconds: 900}"),  # does not fit the default of copy.transaction_timeout
         ({}, "copy: {chunk_records: 1"),
         ({}, "retention: [1"),
-        ({}, "owner: me\n\tx: 1"),
+        ({}, "description: me\n\tx: 1"),
         ({}, "name: again"),
         ({"alerts": "alerts: {apprise: oncall, lag: {records: -5}}"}, ""),
         ({"source": "source: {conection: s}"}, ""),

@@ -22,15 +22,12 @@ from kafka_replication.config.sections import (
     DAY,
     Alerts,
     Copy,
-    Dags,
     Failures,
-    Lease,
     Retention,
     Retries,
     Section,
     Spark,
     Tag,
-    Text,
     Timeouts,
     Verify,
     Whole,
@@ -178,12 +175,9 @@ class Replication(Section):
         default_factory=Spark, description="Where Spark runs, and how many partitions it copies at once."
     )
     retries: Retries = Field(default_factory=Retries, description="Retries of failed Airflow tasks.")
-    lease: Lease = Field(default_factory=Lease, description="The lease that keeps two runs apart.")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests and a run may take.")
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")
-    dags: Dags = Field(default_factory=Dags, description="Further DAGs of the replication.")
-    owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."
     )

@@ -179,20 +179,6 @@ class Retries(Section):
     )
 
 
-class Lease(Section):
-    """The lease that prevents two runs from working on the same target topics at the same time."""
-
-    wait: Whole = Field(
-        default=60,
-        ge=0,
-        le=DAY,
-        description=(
-            "Seconds a run waits for target topics that another run works on. Then a live run leaves them to that run;"
-            " a backfill fails."
-        ),
-    )
-
-
 class Retention(Section):
     """The time for which the data of past runs is kept. Watermarks and positions are kept for ever."""
 
@@ -215,15 +201,6 @@ class Retention(Section):
             " OpenSearch and HBase runs delete older ones that are verified)."
             " An audit cannot compare older chunks. Copied ranges must be verified before their receipts expire."
         ),
-    )
-
-
-class Dags(Section):
-    """Further DAGs of a replication. It always has its own, `.backfill`, `.audit` and `.failed`."""
-
-    repair: bool = Field(
-        default=False,
-        description="The DAG `<name>.repair`, which approves a gap or starts a topic again, as the commands do.",
     )
 
 

@@ -56,12 +56,7 @@ def dags(folder: Path) -> dict[str, DAG]:
             if rest is not None
         },
         **{each.name: partial(build_dag, each) for each in good},
-        **{
-            f"{each.name}{suffix}": partial(build, each)
-            for suffix, build in BY_HAND.items()
-            for each in good
-            if suffix != REPAIR_SUFFIX or each.dags.repair
-        },
+        **{f"{each.name}{suffix}": partial(build, each) for suffix, build in BY_HAND.items() for each in good},
         **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }
     own = get_parsing_context().dag_id  # set as a task starts
@@ -159,7 +154,7 @@ def build_watch_dag(folder: Path) -> DAG:
         description="Sends alerts about all replications",
         doc_md=DOC,
         tags=["kafka-replication"],
-        default_args={"owner": "airflow", "retries": 0},
+        default_args={"retries": 0},
     ) as dag:
         WatchOperator(task_id="watch", folder=folder, execution_timeout=LONGEST)
     return dag

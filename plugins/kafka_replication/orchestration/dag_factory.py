@@ -139,10 +139,10 @@ def doc_md(replication: Replication) -> str:
         else ""
     )
     dry = "" if by_interval else "**Dry run** in the form of Trigger shows what would be copied. "
-    repair = f"; `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again" if replication.dags.repair else ""
     besides = (
         f"{dry}Beside this DAG: `{name}{AUDIT_SUFFIX}` compares what was copied with the source;"
-        f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied{repair}."
+        f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied;"
+        f" `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again."
     )
     summary = f"""\
 | | |
@@ -170,7 +170,7 @@ def by_hand(replication: Replication, suffix: str, description: str, doc: str, p
     """A DAG beside that of the replication, which only a person triggers. Its tasks are not tried again unless ``more``
     says so. The form has names, numbers, times and switches only, never client settings.
     """
-    usual = {"start_date": START, "default_args": {"owner": replication.owner, "retries": 0}}
+    usual = {"start_date": START, "default_args": {"retries": 0}}
     return DAG(
         dag_id=f"{replication.name}{suffix}",
         schedule=None,

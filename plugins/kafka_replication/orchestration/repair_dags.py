@@ -1,4 +1,4 @@
-"""The DAG ``<name>.repair`` of each replication that asks for it: the commands ``approve-gap`` and ``reset``.
+"""The DAG ``<name>.repair`` of each replication: the commands ``approve-gap`` and ``reset``.
 
 The DAG ``<name>.audit`` of each replication: not scheduled, with one task that only reads.
 

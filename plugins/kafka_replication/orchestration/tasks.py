@@ -145,7 +145,6 @@ RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=30), timedelta(minutes=10)
 
 def default_args(replication: Replication) -> dict[str, object]:
     return {
-        "owner": replication.owner,
         "retries": replication.retries.attempts,
         "retry_delay": RETRY_DELAY,
         "retry_exponential_backoff": 2,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_replication.alerting.open_causes import Kind, OpenCause
 from kafka_replication.config import Replication
-from kafka_replication.config.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, next_due
+from kafka_replication.config.names import next_due
 from kafka_replication.model.times import amount, duration, to_text
 from kafka_replication.reporting.progress import Progress, state_of
 from kafka_replication.reporting.table import table
@@ -119,14 +119,12 @@ class Row:
 
 def facts_of(replication: Replication) -> Facts:
     """The parts of the replication's file that a page shows."""
-    repair = (REPAIR_SUFFIX,) if replication.dags.repair else ()
     return Facts(
         source=replication.source.connection,
         target=replication.target.connection,
         schedule=replication.schedule,
         topics=tuple(replication.topics.include),
         by_interval=replication.progress == "interval",
-        dags=(AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, *repair),
     )
 
 

@@ -24,6 +24,9 @@ NOTHING = Scope.exactly(TargetTopics.NONE)
 # Seconds after which the lease of a run that died on another host ends: the next run need not wait long, and a run that
 # works, which renews it three times in this time, may fail twice.
 DURATION = 15.0
+# Seconds that a run waits for target topics that another run is at work on. A run of few records ends in this time, and
+# so does a slice of a long one, which then gives way.
+WAIT = 60.0
 
 
 def live_scope(run: Run, source_topics: Iterable[str] = ()) -> Scope:
@@ -77,12 +80,12 @@ def _targets(run: Run, source_topics: Iterable[str]) -> TargetTopics:
 def acquire_lease(
     replication: Replication, store: WatermarkStore, owner: str, scope: Scope, *, attempt: str, release: Release
 ) -> HeldLease:
-    """Acquire a lease for the run ``owner``; wait at most ``lease.wait`` seconds. Raises Busy, which names the holder.
+    """Acquire a lease for the run ``owner``; wait at most `WAIT` seconds. Raises Busy, which names the holder.
 
     ``attempt`` names the holder. A random part makes it unique, so that two processes of the same name never have the
     lease at the same time.
     """
-    holder, terms = f"{attempt} {secrets.token_hex(4)}", Terms(duration=DURATION, wait=replication.lease.wait)
+    holder, terms = f"{attempt} {secrets.token_hex(4)}", Terms(duration=DURATION, wait=WAIT)
     claim = Claim(replication=replication.name, owner=owner, holder=holder, scope=scope, process=ProcessIdentity.own())
     return HeldLease(store, wait_for_lease(store, claim, terms), terms, release=release)
 

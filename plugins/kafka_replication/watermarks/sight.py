@@ -44,7 +44,6 @@ class Facts:
     schedule: str | None = None
     topics: tuple[str, ...] = ()
     by_interval: bool = False  # a run copies a data interval, not what is new
-    dags: tuple[str, ...] = ()  # the suffixes of its other DAGs: .audit, .backfill, .failed, .repair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
