@@ -73,7 +73,7 @@ class Bench:
             "topics": {"include": [TOPIC]},
             "alerts": {"apprise": "oncall", "stalled_after": self.stalled_after},
             "spark": {"parallelism": 2},
-            "copy": {"chunk_records": 250, "transaction_timeout": 60, "chunk_seconds": 30},
+            "copy": {"chunk_records": 250, "transaction_timeout": 60},
             **self.settings,
         }
 

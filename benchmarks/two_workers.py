@@ -61,7 +61,7 @@ def _copy(what: tuple[Job, RangeTask]) -> CopyResult:
 
 def _read_back(what: tuple[Job, RangeTask]) -> VerifyResult:
     job, task = what
-    return worker.read_back(worker.tools_of(job), task.read_back, job.replication.copying.attempts)
+    return worker.read_back(worker.tools_of(job), task.read_back, job.attempts)
 
 
 def ours(pair: Pair, topic: str, name: str, launcher: TwoWorkers | None = None, **settings: Any) -> TwoWorkers:

@@ -13,7 +13,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.port import Target, TargetKind, TargetSettings
 
 E = TypeVar("E", bound=ReplicationError)
-SETTINGS = Copy(transaction_timeout=20, chunk_seconds=10, stall_timeout=20)
+SETTINGS = Copy(transaction_timeout=20, stall_timeout=20)
 
 
 class Ground(Protocol):

@@ -17,7 +17,7 @@ from tests.conformance.ground import Ground, opened
 
 IDS = Ids("SRC", "s", "t")
 TIME = "2030-01-31T06:00:00.000Z"
-COPY = Copy.model_validate({"transaction_timeout": 60, "chunk_seconds": 3, "stall_timeout": 20})
+COPY = Copy.model_validate({"transaction_timeout": 60, "stall_timeout": 20})
 
 
 @dataclass

@@ -13,6 +13,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.runtime import deadline
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from stack.kafka_cluster import KafkaCluster
@@ -85,7 +86,8 @@ def test_a_source_that_dies_while_ranges_are_copied_is_the_error_of_the_task(
     scene = own_source_scene
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
-    scene.settings |= {"copy": {"stall_timeout": 1, "attempts": 1}, "timeouts": {"request": 2}}
+    scene.settings |= {"copy": {"stall_timeout": 1}, "timeouts": {"request": 2}}
+    monkeypatch.setattr(deadline, "ATTEMPTS", 1)
 
     class Dying(InProcess):
         def submit(self, job: Job, deliver: Deliver) -> JobEnd:

@@ -73,7 +73,7 @@ def distant_refusal(trial: Trial) -> None:
     """One record of each partition is too large for a target 200 ms away: searching it takes a logarithm of attempts.
     One run comes as far as it may go.
     """
-    trial.copy |= {"chunk_records": 100_000, "transaction_timeout": 30, "chunk_seconds": 10}
+    trial.copy |= {"chunk_records": 100_000, "transaction_timeout": 30}
     if profiles.current().aside is None:
         trial.limits = {number: _first_too_large(records) for number, records in trial.load.records.items()}
     trial.bench.target.direct.create(trial.target_topic, PARTITIONS, {"max.message.bytes": "20000"}, replicas=3)

@@ -25,7 +25,7 @@ from tests.support.scenario import Rec
 SHORT = {"timeouts": {"request": 3}}
 STALL = 4  # seconds; shorter than some faults, so that runs give up, too
 MANY = 100_000
-LARGE_CHUNKS = {"chunk_records": 20_000, "chunk_seconds": 60, "transaction_timeout": 120}
+LARGE_CHUNKS = {"chunk_records": 20_000, "transaction_timeout": 120}
 PROFILES = ("", "latest")  # the others are about Kafka's topics, or were not tried here
 BLOCK = "index.blocks.read_only_allow_delete"
 

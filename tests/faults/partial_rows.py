@@ -143,7 +143,9 @@ def run_dies(trial: Trial, *, replicas: int = 1) -> None:
 def run_gives_up(trial: Trial) -> None:
     """It aborts the chunk after it, so that the coordinator remembers an abort."""
     dying = _alone(trial)
-    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS), attempts=2)
+    trial.job["attempts"] = 2
+    run = _committed_without(trial, dying, trial.dice.randrange(PARTITIONS))
+    del trial.job["attempts"]
     if trial.finish(run) != "failed":
         raise TrialFailed(f"run {run.number} did not fail without its target")
     _back(trial)

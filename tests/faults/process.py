@@ -27,6 +27,7 @@ from kafka_replication.runs.audit import audit
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
+from kafka_replication.runtime import deadline
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launcher
 from kafka_replication.spark.worker import Auditor, replicate
@@ -134,6 +135,7 @@ def as_tasks(
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     mutations.apply(settings.get("mutation"))
     move_clock(settings.get("clock", 0))
+    deadline.ATTEMPTS = settings.get("attempts", 4)  # so that a run that cannot work ends soon
     leasing.DURATION = 3.0  # so that what follows a run that stands still need not wait long
     clients = Clients(settings["clients"])
     threads = Threads()

@@ -54,9 +54,7 @@ class Trial:
         self.copy: dict[str, Any] = {
             "chunk_records": CHUNK,
             "transaction_timeout": 10,
-            "chunk_seconds": 3,
             "stall_timeout": 20,
-            "attempts": 4,
             **profiles.current().copy,
         }
         self.settings: dict[str, Any] = dict(profiles.current().settings)

@@ -26,6 +26,7 @@ from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.watching import FailedRun, Orchestrator, Watcher
+from kafka_replication.runtime import deadline
 from kafka_replication.store.watermark_store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
@@ -151,7 +152,11 @@ def test_a_cluster_that_is_away_is_told_after_a_while(scene: Scenario, received:
 
 @pytest.mark.slow
 def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
-    source_cluster: Brokers, target3: KafkaCluster, received: Inbox, tmp_path: Path
+    source_cluster: Brokers,
+    target3: KafkaCluster,
+    received: Inbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(target3.bootstrap), tmp_path)
     copied_once(scene)
@@ -163,8 +168,10 @@ def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
         told: list[str] = []
         while not told:
             told = events(watching.look())
-        quick = {"transaction_timeout": 10, "chunk_seconds": 2, "stall_timeout": 3, "attempts": 1}
-        assert scene.run(copy=quick, timeouts={"request": 2}).outcome == "failed"
+        quick = {"transaction_timeout": 10, "stall_timeout": 3}
+        with monkeypatch.context() as impatience:
+            impatience.setattr(deadline, "ATTEMPTS", 1)
+            assert scene.run(copy=quick, timeouts={"request": 2}).outcome == "failed"
         told += events(watching.look())
     finally:
         target3.broker(2).start()

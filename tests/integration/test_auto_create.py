@@ -61,7 +61,7 @@ def test_copying_to_a_topic_that_is_deleted_meanwhile(
             delete(scene.topic)
 
     monkeypatch.setattr(PartitionSession, "check_target", then_delete)
-    report = scene.run()  # with the default number of attempts, which would take hours
+    report = scene.run()  # with the number of attempts of the product, which would take hours
     assert "re-created or deleted" in (only(report).error or ""), report.table()
     assert scene.target.partitions(scene.topic) == 0
     scene.store.close()

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 RECORDS = 4_000
 SHORT: dict[str, Any] = {
-    "copy": {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 3},
+    "copy": {"chunk_records": 500, "transaction_timeout": 6, "stall_timeout": 3},
 }
 
 

@@ -275,7 +275,7 @@ LATER = ("P0", "P2:2", "P3:1", "P3:3", "P4:1", "P4:2", "P5:1", "P5:2")
 def test_a_backfill_killed_anywhere_is_finished_by_the_next_one(scene: Scenario, failpoint: str) -> None:
     scene.settings |= {
         "max_records_per_run": 60,
-        "copy": {"chunk_records": 25, "transaction_timeout": 6, "chunk_seconds": 3},
+        "copy": {"chunk_records": 25, "transaction_timeout": 6},
         "start_from": "latest",
     }
     scene.source.create(scene.topic)

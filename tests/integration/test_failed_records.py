@@ -298,7 +298,7 @@ def test_a_run_that_is_killed_sets_each_record_aside_once(scene: Scenario, failp
     scene.source.produce(scene.topic, records)
     scene.settings |= {
         "failures": QUARANTINE,
-        "copy": {"chunk_records": 100, "transaction_timeout": 10, "chunk_seconds": 5},
+        "copy": {"chunk_records": 100, "transaction_timeout": 10},
     }
     assert end_of(run_process(scene, failpoint)) == -signal.SIGKILL
     report = scene.run()

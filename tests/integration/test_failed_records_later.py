@@ -22,6 +22,7 @@ from kafka_replication.runs import failed_records, leasing, retry_discard
 from kafka_replication.runs.failed import Asked, handle
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
+from kafka_replication.runtime import deadline
 from kafka_replication.verification.matching import Kind
 from tests.support.audits import audit
 from tests.support.command_line import command
@@ -194,12 +195,15 @@ def test_what_was_decided_long_ago_leaves_the_store_and_open_records_never(
     assert offsets(scene, state="any") == [(30, "discarded"), (59, "quarantined")]
 
 
-def test_what_an_open_transaction_hides_is_not_left_out(with_failures: Scenario) -> None:
+def test_what_an_open_transaction_hides_is_not_left_out(
+    with_failures: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without receipts only the quarantine topic names the records: either all are listed, or it is said why not."""
     scene = with_failures
     before, place = offsets(scene), failures(scene)[0].place
     assert place is not None
-    scene.settings["copy"] = {"stall_timeout": 1, "attempts": 1}
+    scene.settings["copy"] = {"stall_timeout": 1}
+    monkeypatch.setattr(deadline, "ATTEMPTS", 1)
     other = scene.target.transactional()
     other.begin_transaction()
     other.produce(place.topic, b"of somebody else", partition=place.partition)

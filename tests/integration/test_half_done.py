@@ -74,7 +74,7 @@ class HalfDone:
         scene.settings = {
             "start_from": "2023-11-14T22:13:20.010000Z",
             "failures": {"policy": "quarantine"},
-            "copy": {"chunk_records": 20, "transaction_timeout": 10, "chunk_seconds": 5},
+            "copy": {"chunk_records": 20, "transaction_timeout": 10},
         }
         for side in (scene.source, scene.target):
             side.create(topic, len(ENDS), {"max.message.bytes": "3000"} if side is scene.target else {})

@@ -30,7 +30,7 @@ def is_chunk(line: str) -> bool:
 def ready(scene: Scenario, count: int, chunk: int = 400, transaction_timeout: int = 6) -> Job:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(count))
-    copy = {"engine": "record", "chunk_records": chunk, "transaction_timeout": transaction_timeout, "chunk_seconds": 3}
+    copy = {"engine": "record", "chunk_records": chunk, "transaction_timeout": transaction_timeout}
     scene.settings |= {"copy": copy}
     return scene.copy_job()
 

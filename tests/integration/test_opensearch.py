@@ -12,6 +12,7 @@ import pytest
 from kafka_replication.opensearch import searches
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed_records import Selection, failed_records
+from kafka_replication.runtime import deadline
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Nth, Pass, Proxy, refused, running
 from tests.support.jobs import InProcess, after_copy
@@ -173,9 +174,12 @@ def test_a_block_of_the_index_is_waited_for(shop: Shop) -> None:
     shop.assert_copied()
 
 
-def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(shop: Shop, received: Inbox) -> None:
+def test_a_block_that_stays_is_named_and_alerted_and_nothing_is_set_aside(
+    shop: Shop, received: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.scene.settings["failures"] = {"policy": "skip", "limit": 1000}
-    shop.scene.settings["copy"] |= {"stall_timeout": 1, "attempts": 1}
+    shop.scene.settings["copy"] |= {"stall_timeout": 1}
+    monkeypatch.setattr(deadline, "ATTEMPTS", 1)
     shop.ready()
 
     def blocking(path: str, body: bytes, passed: Pass) -> Answer:

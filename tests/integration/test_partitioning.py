@@ -326,6 +326,6 @@ def test_a_run_that_was_planned_before_the_partitioning_changed(scene: Scenario,
 
     scene.settings["partitioning"] = before
     again = steps.prepare(scene.bare_run("cleared"), Request())
-    scene.settings |= {"copy": {"attempts": 2}}  # no plan depends on it
+    scene.settings |= {"copy": {"chunk_records": 2}}  # no plan depends on it
     assert not steps.replicate(scene.bare_run("cleared"), again, InProcess()).not_copied
     assert_spread(scene, 2, 2)

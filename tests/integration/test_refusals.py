@@ -75,7 +75,7 @@ def test_a_record_that_is_larger_than_the_whole_queue_of_the_client(scene: Scena
     }
     scene.source.produce(scene.topic, numbered(3))
     scene.source.produce(scene.topic, [Rec(b"big", bytes(65 << 20))], **big)
-    report = scene.run(copy={"attempts": 1, "engine": "record"})
+    report = scene.run(copy={"engine": "record"})
     assert report.outcome == "done", report.table()
     scene.assert_copied(0)
 

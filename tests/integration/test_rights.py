@@ -102,8 +102,8 @@ def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) 
 
 
 def test_check_finds_a_transaction_that_the_target_does_not_allow(pair: Pair) -> None:
-    assert pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION, "chunk_seconds": 10}) == []
-    (found,) = pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION + 1, "chunk_seconds": 10})
+    assert pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION}) == []
+    (found,) = pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION + 1})
     assert pair.cluster.address in found.where and "INVALID_TRANSACTION_TIMEOUT" in found.what
     assert "transaction.max.timeout.ms" in found.remedy
 
@@ -209,7 +209,7 @@ def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        text = pair.run(copy={"transaction_timeout": 30, "chunk_seconds": 10, "chunk_records": 10})
+        text = pair.run(copy={"transaction_timeout": 30, "chunk_records": 10})
     finally:
         log.removeHandler(handler)
         log.setLevel(logging.NOTSET)

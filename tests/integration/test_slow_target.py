@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
+from kafka_replication.runtime import deadline
 from kafka_replication.spark import jobs
 from tests.support.jobs import InProcess, copy_once, submit
 from tests.support.line import Behind
 from tests.support.scenario import Rec, Scenario
 
 # What a transaction may last is little, so that the tests are short: the same as a target that is 60 times as slow.
-QUICK = {"chunk_records": 100_000, "transaction_timeout": 10, "chunk_seconds": 3, "stall_timeout": 20, "attempts": 20}
+QUICK = {"chunk_records": 100_000, "transaction_timeout": 10, "stall_timeout": 20}
 
 
 @pytest.fixture
-def scene(behind: Behind) -> Behind:
+def scene(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> Behind:
+    monkeypatch.setattr(deadline, "ATTEMPTS", 20)
     behind.settings["copy"] = QUICK
     return behind
 
@@ -102,7 +105,7 @@ def test_a_target_that_goes_away_ends_the_range_in_time_and_the_next_run_goes_on
     """500 attempts would take 40 minutes. What was committed before stays."""
     prepare(scene, incompressible(300))
     monkeypatch.setattr(jobs, "WITHOUT_PROGRESS", 6.0)
-    job = scene.copy_job().copying(chunk_records=100, chunk_seconds=3, attempts=500)
+    job = replace(scene.copy_job().copying(chunk_records=100), attempts=500)
     at_work = Copier.copy
 
     def copy(copier: Copier, task: CopyTask) -> CopyResult:

@@ -35,7 +35,6 @@ def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number
     scene.settings |= {
         "copy": {
             "chunk_records": 2 * RECORDS,
-            "chunk_seconds": 200,
             "stall_timeout": 200,
             "transaction_timeout": MINUTES,
         }

@@ -163,7 +163,7 @@ def test_kill_in_mid_copy(scene: Scenario, failpoint: str) -> None:
     scene.settings |= {
         "transform": [user_transforms.DOUBLING, "provenance"],
         "filter": "key != 'k9'",
-        "copy": {"chunk_records": 13, "transaction_timeout": 6, "chunk_seconds": 3},
+        "copy": {"chunk_records": 13, "transaction_timeout": 6},
     }
     assert end_of(copy_process(scene, scene.copy_job(), failpoint)) == -signal.SIGKILL
     report = scene.run()

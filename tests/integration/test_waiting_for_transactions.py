@@ -18,6 +18,7 @@ from kafka_replication.model.errors import Stalled, TargetLost
 from kafka_replication.model.offsets import TopicPartition as At
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs import progress as watching
+from kafka_replication.runtime import deadline
 from kafka_replication.wire import fetching, transactions
 from kafka_replication.wire.batch import batches
 from tests.support.actions import copied_once
@@ -149,10 +150,13 @@ def leave_open(scene: Scenario, at: At) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"partitioning": "by_key"}], ids=["keep", "by_key"])
-def test_a_transaction_that_nobody_ends_is_told_at_once(own_scene: Scenario, more: dict[str, str]) -> None:
+def test_a_transaction_that_nobody_ends_is_told_at_once(
+    own_scene: Scenario, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run ends it before it copies; where that failed, a copier does not wait for it as long as a transaction lasts."""
     scene = own_scene
-    scene.settings |= {"copy": {"transaction_timeout": 4, "chunk_seconds": 2, "attempts": 1}, **more}
+    scene.settings |= {"copy": {"transaction_timeout": 4}, **more}
+    monkeypatch.setattr(deadline, "ATTEMPTS", 1)
     scene.target.create(scene.topic)
     copied_once(scene)
     scene.source.produce(scene.topic, numbered(20, 50))

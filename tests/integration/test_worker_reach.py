@@ -41,7 +41,7 @@ def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
     job = hurried(scene)
-    assert job.replication.copying.attempts == 500
+    assert job.attempts == 500
     clusters: dict[str, Any] = {"source": job.source, "target": job.target, side: {"bootstrap.servers": silent}}
     done = worker.copy(worker.Tools(replace(job, **clusters)), copies(job)[0])
     assert done.retriable and done.copied == 0 and done.sessions == 0
@@ -55,7 +55,7 @@ def test_reading_back_names_it_too(scene: Scenario, silent: str) -> None:
     scene.source.produce(scene.topic, numbered(20))
     job = hurried(scene)
     away = replace(job, target={"bootstrap.servers": silent})
-    done = worker.read_back(worker.Tools(away), job.tasks[0].read_back, job.replication.copying.attempts)
+    done = worker.read_back(worker.Tools(away), job.tasks[0].read_back, job.attempts)
     assert done.retriable and done.verified == Coverage() and silent in str(done.error)
 
 

@@ -297,7 +297,6 @@ class Scenario:
         value["copy"] = {
             "chunk_records": 500,
             "transaction_timeout": 30,
-            "chunk_seconds": 10,
             "stall_timeout": 60,
         } | value.get("copy", {})
         return value

@@ -271,7 +271,8 @@ def task(from_: int, until: int, **changes: Any) -> CopyTask:
 def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
     return Copier(
         sink=SimulatedSink(world),
-        settings=Copy(attempts=sessions),
+        settings=Copy(),
+        attempts=sessions,
         **{"engine": Engine(world), "pause": lambda seconds: None, **more},
     )
 

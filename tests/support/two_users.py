@@ -78,7 +78,7 @@ class Pair:
             "source": {"connection": "source"},
             "target": {"connection": "target"},
             "topics": {"include": [TOPIC], "rename": "copy.{topic}"},
-            "copy": {"transaction_timeout": 30, "chunk_seconds": 10},
+            "copy": {"transaction_timeout": 30},
         }
 
     def replication(self, **more: Any) -> Replication:

@@ -47,7 +47,6 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     assert (made.target_topics.replication_factor, made.target_topics.config) == (None, {})
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
     assert (made.retries.attempts, made.timeouts.request, made.timeouts.run) == (3, 30, 21_600)
-    assert made.copying.attempts == 500
 
 
 def test_a_replication_cannot_be_changed() -> None:
@@ -271,7 +270,7 @@ def test_an_index_has_no_capital_letters() -> None:
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
-        ({"schedule": None, "copy": {"attempts": 3}, "failures": {"policy": "skip"}}, []),
+        ({"schedule": None, "copy": {"stall_timeout": 3}, "failures": {"policy": "skip"}}, []),
         ({"target_topics": {"config": {"retention.ms": "1"}}, "start_from": "latest"}, []),
         ({"topics": {"include": ["more", "orders"]}}, []),
         ({"topics": {"include": ["orders"], "rename": "dr.{topic}"}}, ["topics"]),

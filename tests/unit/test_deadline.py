@@ -73,9 +73,9 @@ def test_the_number_of_attempts_is_a_bound() -> None:
 
 def test_the_error_after_the_last_attempt_can_have_a_name_of_its_own() -> None:
     call = Flaky(*[Unreachable(f"away {number}", "start it") for number in range(9)])
-    with pytest.raises(AttemptsExhausted, match=r"asking: 3 attempts in a row failed \(copy.attempts\).*: away 2") as e:
+    with pytest.raises(AttemptsExhausted, match=r"asking: 3 attempts in a row failed, .*: away 2") as e:
         retry("asking", call, NEVER, 3, exhausted=AttemptsExhausted.of, pause=lambda seconds: None)
-    assert e.value.remedy.startswith("start it; ") and e.value.retriable
+    assert e.value.remedy == "start it" and e.value.retriable
 
 
 @pytest.mark.parametrize("error", [Refused("no"), Fenced("no"), Busy("no"), OutOfTime("no"), NoProgress("no")])

@@ -76,7 +76,7 @@ REPLICATIONS = st.builds(
             copy=copying, spark={"parallelism": parallelism}, start_from=start, transform="shop.orders:masked"
         ).replication
     ),
-    st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500)),
+    st.builds(Copy, chunk_records=st.integers(1, 10_000_000)),
     st.none() | st.integers(1, 9),
     st.sampled_from(["earliest", "latest", "2030-01-31T06:00:00.5+02:00"]),
 )
@@ -86,6 +86,7 @@ JOBS = st.builds(
     source=CLIENT,
     target=CLIENT,
     tasks=st.lists(TASKS, max_size=2),
+    attempts=st.integers(1, 500),
     seconds=st.none() | SECONDS,
 )
 COPY_RESULTS = st.builds(

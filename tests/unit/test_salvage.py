@@ -35,7 +35,7 @@ def rest(changes: dict[str, str], more: str = "") -> Replication:
     [
         ({}, "shedulee: x"),
         ({}, "copy: {chunk_records: many}"),
-        ({}, "copy: {chunk_seconds: 900}"),  # does not fit the default of copy.transaction_timeout
+        ({}, "copy: {transaction_timeout: 901}"),
         ({}, "copy: {chunk_records: 1"),
         ({}, "retention: [1"),
         ({}, "description: me\n\tx: 1"),

@@ -137,5 +137,5 @@ def test_a_range_in_company_has_few_attempts_and_small_buffers_unless_the_connec
     source = {"bootstrap.servers": "s", "queued.max.messages.kbytes": 123}
     job = job_with(source=source, target={"bootstrap.servers": "t"})
     here = frugal(job)
-    assert here.replication.copying.attempts == ATTEMPTS and here.source["queued.max.messages.kbytes"] == 123
+    assert here.attempts == ATTEMPTS and here.source["queued.max.messages.kbytes"] == 123
     assert here.target["queue.buffering.max.kbytes"] < 64 << 10

@@ -16,7 +16,7 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from kafka_replication.config import names
 from kafka_replication.model.choices import FailureKind
@@ -59,7 +59,8 @@ class Section(BaseModel):
 
 class Copy(Section):
     """The size of chunks and the limits of copying. A chunk is the part of a range that one target transaction carries.
-    It ends at the first bound that it reaches: records, seconds, or 256 MiB.
+    It ends at the first bound that it reaches: `chunk_records`, 256 MiB, or a minute (at most half of
+    `transaction_timeout`).
     """
 
     engine: Literal["auto", "record", "batch"] = Field(
@@ -78,15 +79,6 @@ class Copy(Section):
             "Brokers allow at most 900 unless `transaction.max.timeout.ms` says otherwise."
         ),
     )
-    chunk_seconds: Whole = Field(
-        default=60,
-        ge=1,
-        validate_default=True,
-        description=(
-            "Longest time in seconds that one chunk may take; at most half of `transaction_timeout`. A chunk that could"
-            " not be sent in time is sent again in smaller ones."
-        ),
-    )
     stall_timeout: Whole = Field(
         default=60,
         ge=1,
@@ -94,16 +86,6 @@ class Copy(Section):
         description=(
             "Seconds without any progress (the source sends no record, the target acknowledges none) after which an"
             " attempt to copy or to read back ends. However long a slow target takes, it is progress."
-        ),
-    )
-    attempts: Whole = Field(
-        default=500,
-        ge=1,
-        le=10_000,
-        description=(
-            "A range fails after this many attempts in a row that copied nothing; each attempt is a new producer"
-            " session. The same number applies to reading back and to single steps. The pauses between attempts grow"
-            " to 5 seconds. Ten minutes without progress and `timeouts.run` may end the attempts earlier."
         ),
     )
     throughput_limit: Whole | None = Field(
@@ -116,13 +98,12 @@ class Copy(Section):
         ),
     )
 
-    @field_validator("chunk_seconds")
-    @classmethod
-    def _leaves_time_to_commit(cls, chunk_seconds: int, info: ValidationInfo) -> int:
-        timeout = info.data.get("transaction_timeout")  # absent if it was wrong itself
-        if timeout is not None and 2 * chunk_seconds > timeout:
-            raise ValueError(f"chunk_seconds ({chunk_seconds}) must be at most half of transaction_timeout ({timeout})")
-        return chunk_seconds
+    @property
+    def chunk_seconds(self) -> float:
+        """The longest time that one chunk may take: at most half of its transaction, so that there is time to commit. A
+        chunk that could not be sent in time is sent again in smaller ones.
+        """
+        return min(60.0, self.transaction_timeout / 2)
 
 
 class Verify(Section):

@@ -40,7 +40,7 @@ from kafka_replication.model.errors import (
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
-from kafka_replication.runtime.deadline import Deadline, backoff
+from kafka_replication.runtime.deadline import ATTEMPTS, Deadline, backoff
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.runtime.garbage import let_go
 from kafka_replication.verification.digests import key_digest
@@ -53,7 +53,7 @@ Progress = Callable[[CopyTask, CopyResult], None]
 
 @dataclass(slots=True, kw_only=True)
 class Copier:
-    """Copies one range in one or more sessions. Gives up after ``settings.attempts`` sessions in a row that copied
+    """Copies one range in one or more sessions. Gives up after ``attempts`` sessions in a row that copied
     nothing, or at the ``deadline``, whose clock restarts with each committed chunk.
 
     What could not be sent in time is sent again in smaller chunks. A record that the target refuses is set aside if the
@@ -69,6 +69,7 @@ class Copier:
     progress: Progress = lambda task, result: None
     pause: Callable[[float], None] = time.sleep
     deadline: Deadline = field(default_factory=Deadline)
+    attempts: int = ATTEMPTS
     failures: Failures = field(default_factory=Failures)  # what happens to records that cannot be copied
     quarantine_topic: str = ""
     _aside: SetAside = field(init=False)
@@ -159,7 +160,7 @@ class Copier:
         """Pause after so many failures in a row. Raises AttemptsExhausted after the last attempt, OutOfTime or
         NoProgress at the end.
         """
-        doing, most = f"copying {task.key.source} {task.range}", self.settings.attempts
+        doing, most = f"copying {task.key.source} {task.range}", self.attempts
         if failures >= most:
             raise AttemptsExhausted.of(doing, failures, error) from error
         if self.deadline.left <= backoff(failures):

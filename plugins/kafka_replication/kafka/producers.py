@@ -145,7 +145,7 @@ class Sender(ABC):
             raise Stalled(
                 f"{self.what}: the target is too slow for this chunk: {left} records are not delivered after"
                 f" {SENT_WITHIN:.0%} of copy.transaction_timeout ({self._settings.transaction_timeout} s)",
-                "smaller chunks are tried by themselves; lower copy.chunk_seconds if this stays",
+                "smaller chunks are tried by themselves; lower copy.chunk_records if this stays",
             )
         clients.raise_if_shut_out(self.producer)
         if stall.is_over(left):

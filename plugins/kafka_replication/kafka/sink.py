@@ -51,7 +51,7 @@ class KafkaSinkSession:
         self._partition, self._ids, self._aside, self._spread = partition, ids, aside, spread
         self._set_aside = 0  # records of this generation, as the newest position says
         self._lane: BatchProducer | None = None  # carries whole batches; None: none was written yet
-        # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
+        # So that the rest of a chunk is acknowledged soon after its time (`Copy.chunk_seconds`) is over.
         self._window = SendWindow(partition.settings.chunk_seconds / 4)
         self._writer: ChunkWriter | BatchProducer | None = None
 

@@ -27,7 +27,7 @@
     |-- Unexpected            Kafka's answer means nothing to this package
     |-- NotDelivered          an alert did not reach its address                 retriable
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
-        |-- AttemptsExhausted   as many attempts in a row as copy.attempts says got no further
+        |-- AttemptsExhausted   500 attempts in a row got no further
         |-- NotResolved       the name service does not know a host name
         |-- NotReady          a broker answers that it cannot do this now
         |-- SessionEnded      the producer can no longer be used; a new session goes on
@@ -255,7 +255,7 @@ class Unreachable(ReplicationError):
 
 
 class AttemptsExhausted(Unreachable):
-    """So many attempts in a row as `copy.attempts` says got no further. The next run tries again."""
+    """So many attempts in a row got no further. The next run tries again."""
 
     id = "attempts-exhausted"
 
@@ -263,9 +263,8 @@ class AttemptsExhausted(Unreachable):
     def of(cls, doing: str, attempts: int, last: ReplicationError) -> Self:
         """The error for so many attempts, of which the last one ended with ``last``."""
         return cls(
-            f"{doing}: {attempts} attempts in a row failed (copy.attempts), so this run gives up; the last error was:"
-            f" {last.what}",
-            f"{last.remedy or 'run again'}; raise copy.attempts if such an outage is to be outlasted",
+            f"{doing}: {attempts} attempts in a row failed, so this run gives up; the last error was: {last.what}",
+            last.remedy or "run again",
         )
 
 

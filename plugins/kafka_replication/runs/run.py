@@ -28,6 +28,7 @@ from kafka_replication.planning.snapshot import Snapshot, store_finding, unknown
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runs.target_drift import Comparison
+from kafka_replication.runtime import deadline as deadlines
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
 from kafka_replication.store.held_lease import HeldLease
 from kafka_replication.targets.port import EntrySession
@@ -74,9 +75,9 @@ class Run:
 
     def retry(self, doing: str, call: Callable[[], T], patience: float = math.inf) -> T:
         """Call, and retry until the deadline, or for ``patience`` seconds. For clusters that answered before: brokers
-        restart, leaders move. Raises AttemptsExhausted after ``copy.attempts`` attempts.
+        restart, leaders move. Raises AttemptsExhausted after `deadlines.ATTEMPTS` attempts.
         """
-        attempts, named = self.replication.copying.attempts, AttemptsExhausted.of
+        attempts, named = deadlines.ATTEMPTS, AttemptsExhausted.of
         doing = f"{self.replication.name}: {doing}"
         return retry(doing, call, self.deadline, attempts, patience=patience, exhausted=named)
 

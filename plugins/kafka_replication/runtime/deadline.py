@@ -20,6 +20,9 @@ from kafka_replication.model.errors import Busy, NoProgress, OutOfTime, Replicat
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LONGEST_PAUSE = 5.0
+# Attempts in a row that get no further. Whatever moves outlasts an outage of 40 minutes: each is a new session, and the
+# pauses grow to `LONGEST_PAUSE`. A range that stands still ends before that.
+ATTEMPTS = 500
 Exhausted = Callable[[str, int, ReplicationError], ReplicationError]  # of what was done, how often, and the last error
 
 

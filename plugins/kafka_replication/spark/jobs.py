@@ -16,6 +16,7 @@ from kafka_replication.config import Copy, Replication
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.choices import module_of
 from kafka_replication.model.offsets import Coverage, PartitionKey
+from kafka_replication.runtime import deadline as deadlines
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.private_json import deferred, private
 from kafka_replication.targets.port import Target, TargetSettings, kind
@@ -33,7 +34,8 @@ NEEDED = (
     "kafka_replication.kafka.record_engine",
 )
 NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.batch_engine")
-# Seconds: brokers restart and leaders move in less, and the next run, which tries again, need not wait for long.
+# Seconds after which a range that does not move is given up: brokers restart and leaders move in less, a chunk takes a
+# tenth of it, and the next run, which tries again, need not wait for long.
 WITHOUT_PROGRESS = 600.0
 
 
@@ -122,17 +124,13 @@ class Job:
     seconds: float | None = None  # the seconds left of the run's time; None is no bound
     at_a_time: int = 1  # how many ranges Spark works on at a time, each with its share of the throughput limit
     together: int = 1  # how many small ranges a worker may work on at a time
+    attempts: int = field(default_factory=lambda: deadlines.ATTEMPTS)  # in a row that get no further
 
     @property
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
         replication = self.replication
         return (*needed(replication.copying), module_of(replication.target.type), *replication.pipeline.modules)
-
-    @property
-    def without_progress_seconds(self) -> float:
-        """The seconds after which a range that does not move is given up."""
-        return max(WITHOUT_PROGRESS, 2.0 * self.replication.copying.chunk_seconds)
 
     def open_target(self, deadline: Deadline) -> Target:
         """The target, for a worker. Does not connect. Raises BadInput for a kind that cannot be imported."""

@@ -56,8 +56,8 @@ def frugal(job: Job) -> Job:
 
     Its ranges share the throughput limit of one range.
     """
-    few = job.shared(job.together).copying(attempts=min(ATTEMPTS, job.replication.copying.attempts))
-    return replace(few, source={**_BUFFERS, **job.source}, target={**_BUFFERS, **job.target})
+    source, target = {**_BUFFERS, **job.source}, {**_BUFFERS, **job.target}
+    return replace(job.shared(job.together), source=source, target=target, attempts=min(ATTEMPTS, job.attempts))
 
 
 class Together(Generic[T]):

@@ -24,6 +24,7 @@ from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartiti
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.spark import jobs
 from kafka_replication.spark.jobs import AUDITED, AUDITS, BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
 from kafka_replication.spark.small_ranges import Together, end_sessions, frugal
 from kafka_replication.targets.port import Target
@@ -93,7 +94,7 @@ class Tools:
 
     def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
         self.job = job
-        self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
+        self.deadline = Deadline.after(job.seconds, stop).while_moving(jobs.WITHOUT_PROGRESS)
 
     @cached_property
     def target(self) -> Target:
@@ -131,7 +132,7 @@ def work_on(tools: Tools, task: RangeTask) -> RangeResult:
     copied = copy(tools, task.copy) if task.copy else None
     if copied is not None and copied.fenced:
         return RangeResult(key=task.key, copied=copied)
-    attempts = 1 if copied is not None and copied.error else job.replication.copying.attempts
+    attempts = 1 if copied is not None and copied.error else job.attempts
     return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
 
 
@@ -180,6 +181,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
             settings=settings,
             progress=progress,
             deadline=deadline,
+            attempts=job.attempts,
             failures=replication.failures,
             quarantine_topic=replication.quarantine_topic,
         )
@@ -212,7 +214,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
         )
         try:
             doing = f"verifying {task.key.source}"
-            named = AttemptsExhausted.of if attempts == copying.attempts else None
+            named = AttemptsExhausted.of if attempts == job.attempts else None
             retry(doing, reading.attempt, deadline, attempts, exhausted=named, progress=lambda: reading.result.verified)
         finally:
             result = reading.result
