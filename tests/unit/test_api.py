@@ -14,8 +14,9 @@ import typer
 import yaml
 
 from kafka_replication import api
-from kafka_replication.api import documents, schema
+from kafka_replication.api import documents
 from kafka_replication.cli.commands import app
+from stack.pages import schema
 from tests.support import published_schema
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +61,7 @@ def test_the_examples_of_the_page_can_be_called() -> None:
 
 def test_the_schemas_are_current() -> None:
     published = {file.name: file.read_text() for file in published_schema.FOLDER.iterdir()}
-    assert published == schema.schemas(), "run: python -m kafka_replication.api.schema docs/schema"
+    assert published == schema.schemas(), "run: python -m stack.pages"
 
 
 def test_each_command_has_a_schema() -> None:

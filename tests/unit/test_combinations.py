@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from kafka_replication.config import Replication
-from kafka_replication.config.combinations import render
 from kafka_replication.config.reading import parse_replication
 from kafka_replication.model.choices import FUNCTION, LATEST
 from kafka_replication.model.combinations import AXES, CHANGED, OWN, RULES, Axis, refusal
 from kafka_replication.model.errors import ConfigError
+from stack.pages.combinations import render
 
 ROOT = Path(__file__).parents[2]
 LEAST = {"name": "clicks", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["c"]}}
@@ -90,5 +90,5 @@ def test_the_error_names_line_key_reason_and_remedy() -> None:
 
 def test_the_page_has_every_rule() -> None:
     page = (ROOT / "docs/delivery.md").read_text()
-    assert page.endswith(render()), "run: python -m kafka_replication.config.combinations docs/delivery.md"
+    assert page.endswith(render()), "run: python -m stack.pages"
     assert all(rule.why in page for rule in RULES)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kafka_replication.config import Replication
-from kafka_replication.config import reference as config_reference
 from kafka_replication.config.names import PRESETS, check_schedule, is_pattern, target_problem, topic_problem
 from kafka_replication.config.sections import Section
 from kafka_replication.config.yaml import fields_of, section_of
 from kafka_replication.model.choices import FailureKind
 from kafka_replication.model.errors import BadInput, ConfigError
 from kafka_replication.planning.plan import Plan
+from stack.pages import configuration
 
 ROOT = Path(__file__).parents[2]
 TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in {".", ".."})
@@ -216,9 +216,7 @@ def test_a_wrong_schedule_raises_value_error_and_nothing_else(text: str) -> None
 
 
 def test_the_reference_is_current() -> None:
-    assert (ROOT / "docs/configuration.md").read_text() == config_reference.render(), (
-        "run: python -m kafka_replication.config.reference > docs/configuration.md"
-    )
+    assert (ROOT / "docs/configuration.md").read_text() == configuration.render(), "run: python -m stack.pages"
 
 
 def keys_of(section: type[Section]) -> list[str]:
@@ -228,7 +226,7 @@ def keys_of(section: type[Section]) -> list[str]:
 
 
 def test_the_reference_has_every_key_with_a_meaning() -> None:
-    rows = [line for line in config_reference.render().splitlines() if line.startswith("| `")]
+    rows = [line for line in configuration.render().splitlines() if line.startswith("| `")]
     assert sorted(row.split("`")[1] for row in rows) == sorted(keys_of(Replication))
     assert all(len(row.split(" | ")[-1]) > 15 for row in rows)
 

@@ -11,22 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.cli import error_reference
 from kafka_replication.kafka import causes, error_table
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.spark.jobs import FAILURES
 from kafka_replication.store import error_table as store_table
+from stack.pages import errors
 
 PAGE = Path(__file__).parents[2] / "docs/errors.md"
 
 
 def test_the_page_is_generated_from_the_code() -> None:
-    assert PAGE.read_text() == error_reference.render(), (
-        "run: python -m kafka_replication.cli.error_reference > docs/errors.md"
-    )
+    assert PAGE.read_text() == errors.render(), "run: python -m stack.pages"
 
 
-@pytest.mark.parametrize("kind", error_reference.kinds(), ids=lambda kind: kind.id)
+@pytest.mark.parametrize("kind", errors.kinds(), ids=lambda kind: kind.id)
 def test_every_error_names_a_section_that_is_there(kind: type[ReplicationError]) -> None:
     page, _, anchor = kind("what").see.partition("#")
     assert page == "docs/errors.md" and f"\n## {anchor}\n" in PAGE.read_text()

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from kafka_replication.api import documents, schema
+from kafka_replication.api import documents
+from stack.pages import schema
 from tests.support import published_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "documents" / "1"

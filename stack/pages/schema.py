@@ -1,13 +1,9 @@
-"""Writes the JSON schemas of a replication file and of each command's ``--json`` document:
-``python -m kafka_replication.api.schema docs/schema``.
-"""
+"""The JSON schemas of a replication file and of each command's ``--json`` document, in docs/schema."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -85,8 +81,3 @@ def _one_of(title: str, kinds: list[Any]) -> dict[str, Any]:
         [(kind, "serialization", TypeAdapter(kind)) for kind in kinds], schema_generator=_Documents
     )
     return {"title": title, "anyOf": [each[kind, "serialization"] for kind in kinds], **definitions}
-
-
-if __name__ == "__main__":
-    for name, text in schemas().items():
-        (Path(sys.argv[1]) / name).write_text(text)
