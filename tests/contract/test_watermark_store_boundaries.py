@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
-from kafka_replication.watermarks.boundaries import BoundaryKey
+from kafka_replication.watermarks.rules import BoundaryKey
 
 NAME = "orders-dr"
 SIX = datetime(2024, 1, 31, 6, tzinfo=UTC)

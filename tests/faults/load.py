@@ -15,7 +15,7 @@ from itertools import count, islice
 from confluent_kafka import Producer
 
 from kafka_replication.kafka.partitioner import partition_of_key
-from kafka_replication.model.newest import MURMUR2
+from kafka_replication.model.choices import MURMUR2
 from tests.faults import profiles
 from tests.faults.profiles import Profile
 from tests.support.checker import Record, high_watermark, read

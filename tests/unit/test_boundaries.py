@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.model.errors import BadInput
-from kafka_replication.watermarks.boundaries import check_interval, decide_boundary
+from kafka_replication.watermarks.rules import check_interval, decide_boundary
 
 NOW = datetime(2024, 1, 31, tzinfo=UTC)
 HOUR = timedelta(hours=1)

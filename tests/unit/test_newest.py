@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafka_replication.kafka.partitioner import partition_of_key
 from kafka_replication.ledger.entries import FailedRecord, Receipt, Transform
 from kafka_replication.ledger.placement import NewestByKey, Part
+from kafka_replication.model.choices import MOST_GENERATION, MOST_OFFSET, version
 from kafka_replication.model.errors import GapFound
-from kafka_replication.model.newest import MOST_GENERATION, MOST_OFFSET, version
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.verification.digests import Digest, Fingerprint, record_digest
 from kafka_replication.verification.matching import Sent

@@ -1,4 +1,4 @@
-"""Plots and maps as drawings, numbers as words, and the files that a page brings with it."""
+"""Plots and maps as drawings, numbers as plots, and the files that a page brings with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPart
 from kafka_replication.overview.rows import Row, State
 from kafka_replication.watermarks.sight import CopiedRange, Facts, Lag, Sample, Span
 from kafka_replication.watermarks.values import RangeOutcome
-from kafka_replication.web import actions, plots, words
+from kafka_replication.web import actions, plots
 from kafka_replication.web.actions import Site, replication_of
 from kafka_replication.web.pages import AT_ONCE, FOLDER, STATIC, paged
 from kafka_replication.web.plots import BUCKETS, PERIODS, Plot, RangeMap, first_shown, judged, points
@@ -61,7 +61,7 @@ def plot(samples: list[Sample], period: str = "day", *, bars: bool = False) -> P
     value: plots.Value = (lambda one: one.records) if bars else (lambda one: one.lag.records)
     since = first_shown(samples, period, NOW)
     found = points(samples, value, since, NOW, added=bars)
-    return Plot(title="Lag", since=since, until=NOW, points=found, form=words.short, bars=bars)
+    return Plot(title="Lag", since=since, until=NOW, points=found, form=plots.short, bars=bars)
 
 
 def test_a_plot_has_a_name_and_a_break_where_nobody_looked() -> None:
@@ -152,12 +152,12 @@ def test_the_nearest_page_is_shown(page: int, shown: tuple[int, int, int]) -> No
 
 
 def test_numbers_as_words() -> None:
-    assert words.count(None) == words.NOT_KNOWN == words.span(None)
-    assert (words.count(12345), words.short(1_234_000), words.short(999)) == ("12,345", "1.2 M", "999")
-    assert (words.span(0), words.span(60), words.span(3 * 86_400)) == ("0 s", "60 s", "3.0 days")
-    assert words.ago(NOW - timedelta(seconds=50), NOW) == "50 s ago"
-    assert words.ago(NOW + timedelta(minutes=5), NOW) == "in 5 min"
-    assert words.clock(NOW) == "2026-05-04 12:00:00 UTC"
+    assert plots.count(None) == plots.NOT_KNOWN == plots.span(None)
+    assert (plots.count(12345), plots.short(1_234_000), plots.short(999)) == ("12,345", "1.2 M", "999")
+    assert (plots.span(0), plots.span(60), plots.span(3 * 86_400)) == ("0 s", "60 s", "3.0 days")
+    assert plots.ago(NOW - timedelta(seconds=50), NOW) == "50 s ago"
+    assert plots.ago(NOW + timedelta(minutes=5), NOW) == "in 5 min"
+    assert plots.clock(NOW) == "2026-05-04 12:00:00 UTC"
 
 
 ROW = Row(replication="orders", state=State.IN_SYNC, facts=Facts(source="a", target="b"))

@@ -29,8 +29,7 @@ from kafka_replication.ledger.placement import (
 )
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView, NewestEntries
-from kafka_replication.model.choices import IDEMPOTENT, TRANSACTIONAL, Delivery, Partitioning, Promise, Shape
-from kafka_replication.model.newest import KeyHash
+from kafka_replication.model.choices import IDEMPOTENT, TRANSACTIONAL, Delivery, KeyHash, Partitioning, Promise, Shape
 from kafka_replication.model.offsets import LEDGER_PARTITIONS
 from kafka_replication.model.rights import ClusterName, DenyRule, Login
 from kafka_replication.model.times import now

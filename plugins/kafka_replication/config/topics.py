@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from kafka_replication.config import names
 from kafka_replication.config.sections import ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
-from kafka_replication.model.choices import KAFKA, LATEST, OPENSEARCH, RECORDS, Shape
-from kafka_replication.model.newest import MURMUR2, KeyHash
+from kafka_replication.model.choices import KAFKA, LATEST, MURMUR2, OPENSEARCH, RECORDS, KeyHash, Shape
 
 
 class Cluster(Section):

@@ -43,9 +43,8 @@ from kafka_replication.hbase.scans import LONGEST_PAGE, Scans
 from kafka_replication.hbase.tables import Puts, Tables, partitions_of
 from kafka_replication.kafka.partitioner import partition_of_key
 from kafka_replication.ledger.entries import Position
-from kafka_replication.model.choices import Failure
+from kafka_replication.model.choices import Failure, KeyHash
 from kafka_replication.model.errors import GapFound, Refused
-from kafka_replication.model.newest import KeyHash
 from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.targets import keyed
 from kafka_replication.targets.keyed import KeyedPartition, NoPlace

@@ -14,14 +14,15 @@ from kafka_replication.model.choices import (
     BUILT_IN,
     BY_KEY,
     KEEP,
+    MURMUR2,
     ROUND_ROBIN,
     FailureKind,
+    KeyHash,
     PartitionedBy,
     Partitioning,
     block,
 )
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.newest import MURMUR2, KeyHash
 from kafka_replication.model.offsets import TopicPartition
 
 Choose = Callable[[Record], int]

@@ -13,8 +13,7 @@ from typing import Final
 from kafka_replication.copying.sink import Record, digest_of
 from kafka_replication.kafka.partitioner import partition_of_key
 from kafka_replication.ledger.entries import Position
-from kafka_replication.model.choices import Failure
-from kafka_replication.model.newest import KeyHash
+from kafka_replication.model.choices import Failure, KeyHash
 from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.opensearch.client import Client, path
 from kafka_replication.opensearch.documents import (

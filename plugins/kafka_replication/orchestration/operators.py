@@ -236,7 +236,7 @@ class IntervalPlanOperator(StepOperator):
         """Returns the plan in numbers."""
         from kafka_replication.runs import backfill
         from kafka_replication.runs.leasing import interval_scope, topics_of
-        from kafka_replication.watermarks.boundaries import check_interval
+        from kafka_replication.watermarks.rules import check_interval
 
         dag_run = context["dag_run"]
         with task_run.failing():

@@ -45,7 +45,7 @@ from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.watermarks.boundaries import BoundaryKey
+from kafka_replication.watermarks.rules import BoundaryKey
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore

@@ -18,7 +18,7 @@ from kafka_replication.runs.leasing import leased, live_scope, topics_of
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.watermarks.boundaries import check_interval
+from kafka_replication.watermarks.rules import check_interval
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore

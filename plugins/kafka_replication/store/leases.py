@@ -17,8 +17,8 @@ from kafka_replication.runtime.identity import IDENTITY
 from kafka_replication.store import connect, schema, tables
 from kafka_replication.store.database import Database, reads, writes
 from kafka_replication.store.tables import replace
-from kafka_replication.watermarks import lease_rules
-from kafka_replication.watermarks.lease_rules import LATE, is_alive, not_held
+from kafka_replication.watermarks import rules
+from kafka_replication.watermarks.rules import LATE, is_alive, not_held
 from kafka_replication.watermarks.values import Claim, Lease, RunRecord, TargetTopics
 
 _table, _replications, _runs = schema.leases, schema.replication_leases, schema.runs
@@ -27,7 +27,7 @@ _AS_IN_ROW = ("replication", "owner", "holder", "token", "waiting")
 
 class Leases(Database):
     def acquire_lease(self, claim: Claim, duration_seconds: float) -> Lease:
-        """Take, take over or renew a lease by the rules of `lease_rules.decide_lease`, without waiting.
+        """Take, take over or renew a lease by the rules of `rules.decide_lease`, without waiting.
 
         Stores the end of the replication's runs that died. Raises Busy; the attempt then has a place in the queue for
         ``duration_seconds``, and keeps it if it tries again in time.
@@ -39,9 +39,9 @@ class Leases(Database):
             # renewed in between.
             stored, now = of_replication(db, claim.replication, for_update=True), connect.clock(db)
             times = from_millis(now), from_millis(now + duration)
-            decided = lease_rules.decide_lease(stored, claim, token, *times, is_gone)
+            decided = rules.decide_lease(stored, claim, token, *times, is_gone)
             if isinstance(decided, Busy):
-                place = lease_rules.queued(stored, claim, token, *times)
+                place = rules.queued(stored, claim, token, *times)
                 replace(db, _table, [_values(place)] if place else [])
                 return decided
             for dead in decided.replaces:
@@ -86,7 +86,7 @@ class Leases(Database):
         if own.waiting:  # by a call whose answer was lost
             return True
         times = from_millis(now), from_millis(now + _in_millis(duration_seconds))
-        place = lease_rules.place_behind(own, stored, *times, is_gone)
+        place = rules.place_behind(own, stored, *times, is_gone)
         replace(db, _table, [_values(place)] if place else [])
         return place is not None
 

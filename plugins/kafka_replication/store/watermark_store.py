@@ -6,8 +6,7 @@ from kafka_replication.store.alerts import Alerts
 from kafka_replication.store.leases import Leases
 from kafka_replication.store.runs import Runs
 from kafka_replication.store.sight import Sight
-from kafka_replication.store.tables import Boundaries, FailedRecords, Sums
-from kafka_replication.store.watermarks import Watermarks
+from kafka_replication.store.tables import Boundaries, FailedRecords, Sums, Watermarks
 
 
 class WatermarkStore(Watermarks, Leases, Runs, FailedRecords, Boundaries, Alerts, Sight, Sums):

@@ -12,8 +12,8 @@ from typing import Final
 
 from kafka_replication.copying.sink import Record
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
-from kafka_replication.model import newest
-from kafka_replication.model.newest import CRC32, MURMUR2, KeyHash
+from kafka_replication.model import choices
+from kafka_replication.model.choices import CRC32, MURMUR2, KeyHash
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.verification.digests import Fingerprint, record_digest
 from kafka_replication.verification.newest import Found, NewestRecords
@@ -55,9 +55,9 @@ class KeyedPartition:
 
 
 def version(generation: int, offset: int) -> int:
-    """As `kafka_replication.model.newest.version`. Raises NoPlace."""
+    """As `kafka_replication.model.choices.version`. Raises NoPlace."""
     try:
-        return newest.version(generation, offset)
+        return choices.version(generation, offset)
     except ValueError as error:
         raise NoPlace(str(error)) from None
 

@@ -20,7 +20,7 @@ from kafka_replication.reporting.progress import state_of
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange, Sample
 from kafka_replication.watermarks.values import RunRecord
-from kafka_replication.web import actions, plots, words
+from kafka_replication.web import actions, plots
 from kafka_replication.web.actions import Site
 from kafka_replication.web.plots import PERIODS, Plot, RangeMap, judged
 
@@ -92,13 +92,13 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "ago": words.ago,
+        "ago": plots.ago,
         "amount": amount,
-        "clock": words.clock,
-        "count": words.count,
+        "clock": plots.clock,
+        "count": plots.count,
         "is_old": is_old,
         "judged": judged,
-        "span": words.span,
+        "span": plots.span,
     }
     return made
 
@@ -267,8 +267,8 @@ def _plots(reader: Reader, name: str, period: str) -> list[Plot]:
         return sample.lag.seconds
 
     return [
-        plot("Lag in records", lag_records, words.short, bars=False),
-        plot("Lag in time", lag_seconds, words.span, bars=False),
-        plot("Records copied", lambda sample: sample.records, words.short, bars=True),
+        plot("Lag in records", lag_records, plots.short, bars=False),
+        plot("Lag in time", lag_seconds, plots.span, bars=False),
+        plot("Records copied", lambda sample: sample.records, plots.short, bars=True),
         plot("Bytes copied", lambda sample: sample.bytes, amount, bars=True),
     ]

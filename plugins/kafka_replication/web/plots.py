@@ -1,6 +1,8 @@
 """Plots over time, as values that uPlot draws in the browser (`static/plots.js`). The texts are made here.
 
 The map of one partition: which source offsets were copied when, by which run, and how they were verified.
+
+Numbers and times as people read them on a page.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from html import escape
 from typing import Any, Final
 
 from kafka_replication.documents import StatusRow
-from kafka_replication.model.times import to_text
+from kafka_replication.model.times import duration, to_text
 from kafka_replication.overview.rows import BACKFILL
 from kafka_replication.watermarks.sight import CopiedRange, Sample
 
@@ -213,3 +215,42 @@ class RangeMap:
             y = bottom + 12 * (number + 1)
             yield f'<line class="at" x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="{y - 8}"/>'
             yield f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{name} {at:,}</text>'
+
+
+NOT_KNOWN: Final = "–"  # noqa: RUF001 - a dash
+DAY_SECONDS: Final = 86_400
+
+
+def count(value: int | None) -> str:
+    """A whole number with thousands set apart."""
+    return NOT_KNOWN if value is None else f"{value:,}"
+
+
+def short(value: float) -> str:
+    """A number in few characters: ``1.2 M``."""
+    for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if value >= unit:
+            return f"{value / unit:.1f} {name}"
+    return f"{value:.0f}"
+
+
+def span(seconds: float | None) -> str:
+    """A time span in its largest unit, from seconds."""
+    if seconds is None:
+        return NOT_KNOWN
+    if seconds == 0:
+        return "0 s"
+    return f"{seconds / DAY_SECONDS:.1f} days" if seconds >= 2 * DAY_SECONDS else duration(seconds)
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """The time since a moment, or until one to come."""
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{span(seconds)} ago" if seconds > 0 else f"in {span(-seconds)}"
+
+
+def clock(moment: datetime) -> str:
+    """The moment in UTC, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
