@@ -11,9 +11,11 @@ from functools import partial
 
 from kafka_replication.config.sections import Failures, Policy
 from kafka_replication.copying.sink import Record, RefusedAt, SetAside, SinkSession
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import FailedRecord, Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.ledger.port import TransactionPort
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -140,8 +142,9 @@ def retried(case: SinkCase) -> Iterator[tuple[DecidingSession, Position, Placeme
 def a_decision_and_its_records_are_there_together(case: SinkCase) -> None:
     with retried(case) as (session, position, placement):
         assert case.opened().ledger.view().handled == {}
-        decided, end = decision(case, placement), chunk_of([HELD], placement).target_end
-        session.decide(replace(position, target_end=max(end, position.target_end)), decided)
+        decided = decision(case, placement)
+        _, change = case.opened().ledger.view()[case.key].deciding(decided)
+        assert apply(session.ledger, session.transaction, [change], begun=True)
     assert sorted(value or b"" for value in case.values()) == [b"v0", b"v1", b"v2"]
     assert case.opened().ledger.view().handled == {case.key: (decided,)}
     with case.fenced() as (session, position):
@@ -156,15 +159,16 @@ def what_is_discarded_is_not_there_after_a_retry_that_died(case: SinkCase) -> No
         session.fence()
         position = session.position()
         assert position is not None
-        session.begin()
         discarded = replace(decision(case, KafkaSegments()), state="discarded", count=0, digest="", digest_kind="")
-        session.decide(position, discarded)
+        session.drop_uncommitted(discarded.offsets)
+        assert apply(session.ledger, session.transaction, [Change(key=case.key, write=(position, discarded))])
     assert case.values() == [b"v0", b"v2"]
 
 
 def a_session_that_was_replaced_decides_nothing(case: SinkCase) -> None:
     with retried(case) as (old, position, placement), case.fenced():
-        raised(Fenced, lambda: old.decide(position, decision(case, placement)))
+        change = Change(key=case.key, write=(position, decision(case, placement)))
+        raised(Fenced, lambda: apply(old.ledger, old.transaction, [change], begun=True))
     assert case.opened().ledger.view().handled == {}
 
 
@@ -179,7 +183,7 @@ def a_session_of_entries_moves_the_position_and_crosses_a_gap(case: SinkCase) ->
             session.check_ids(case.ids)
             raised(Refused, lambda: session.check_ids(replace(case.ids, target_topic="another")))
             moved = position.adding(OffsetRange(5, 7), None, 0)
-            session.move(moved, crossed)
+            assert apply(session.ledger, session.transaction, [Change(key=case.key, write=(crossed, moved))])
             session.end_left_open([case.key.target], None)
             assert session.position() == moved
             raised(Fenced, lambda: commit(case, copying, position, chunk))
@@ -194,7 +198,8 @@ def a_session_of_entries_that_was_replaced_moves_nothing(case: SinkCase) -> None
         assert position is not None
         with case.fenced() as (copying, then):
             moved = write_and_commit(case, copying, then, records(5))
-            raised(Fenced, lambda: old.move(position.adding(OffsetRange(0, 2), None, 0)))
+            stale = Change(key=case.key, write=(position.adding(OffsetRange(0, 2), None, 0),))
+            raised(Fenced, lambda: apply(old.ledger, old.transaction, [stale]))
     assert newest(case) == moved
 
 

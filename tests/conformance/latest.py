@@ -6,8 +6,10 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.copying.sink import Record, RefusedAt
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.placement import NewestByKey
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.verification.newest import Comparison, KeyReader, NewestRecords, at_keys, stands_alone
@@ -65,7 +67,8 @@ def a_later_generation_lies_over_an_earlier_one(case: SinkCase) -> None:
         late = old.begin()
         with closing(case.target.session(case.key)) as reset:
             reset.fence()
-            reset.move(Position(generation=2, ids=case.ids, start=0, next_offset=0))
+            position = Position(generation=2, ids=case.ids, start=0, next_offset=0)
+            assert apply(reset.ledger, reset.transaction, [Change(key=case.key, write=(position,))])
         with case.fenced() as (session, position):
             write_and_commit(case, session, position, records("ab"))
         late.write(records("ba", 100))

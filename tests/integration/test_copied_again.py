@@ -10,6 +10,7 @@ import pytest
 
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill_request import parse
@@ -156,7 +157,7 @@ def test_a_copier_that_was_at_work_is_fenced(scene: Scenario) -> None:
         scene.target.delete_before(scene.topic, 0, 60)
         assert backfill(scene, 0, 200).outcome == "done"
         with pytest.raises(Fenced):
-            zombie.move(position)
+            apply(zombie.ledger, zombie.transaction, [Change(key=scene.key(), write=(position,))])
     finally:
         zombie.close()
     assert_whole_again(scene)

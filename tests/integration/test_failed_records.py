@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import Action
 from kafka_replication.planning import backfill_request
 from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import retry_discard
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
@@ -255,24 +256,22 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
     class Killed(BaseException):
         pass
 
-    def die(*_: Any) -> None:
+    def die(*_: Any, **__: Any) -> None:
         raise Killed
 
-    decide = PartitionSession.decide
-
-    def decide_and_die(*arguments: Any) -> None:
-        decide(*arguments)
+    def apply_and_die(*arguments: Any, **named: Any) -> None:
+        apply(*arguments, **named)
         raise Killed
 
     with monkeypatch.context() as patch:
         if point == "P1":
-            patch.setattr(PartitionSession, "decide", die)
+            patch.setattr(retry_discard, "apply", die)
         elif point == "P2":
             patch.setenv("KAFKA_REPLICATION_FAILPOINT", "P2")
             failpoints.forget()
             patch.setattr(failpoints, "die", die)
         else:
-            patch.setattr(PartitionSession, "decide", decide_and_die)
+            patch.setattr(retry_discard, "apply", apply_and_die)
         with pytest.raises(Killed):
             ask(scene, Action.RETRY, everything=True)
     done = ask(scene, Action.RETRY, everything=True)

@@ -10,7 +10,6 @@ import pytest
 
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.quarantine import TargetLimits
-from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.choices import Action
@@ -54,7 +53,7 @@ def test_only_the_receipts_of_what_is_asked_for_are_read(scene: Scenario, monkey
     assert [sorted(names) for names in readings] == [[], of_topic, of_partition, of_topic, of_partition]
 
 
-def count_steps(monkeypatch: pytest.MonkeyPatch, *methods: tuple[type, str]) -> list[str]:
+def count_steps(monkeypatch: pytest.MonkeyPatch, *methods: tuple[object, str]) -> list[str]:
     """The names of these methods, each time one is called."""
     called = list[str]()
     for owner, name in methods:
@@ -73,7 +72,7 @@ STEPS = (
     (KafkaLedger, "view"),
     (KafkaLedger, "position"),
     (KafkaLedger, "receipts"),
-    (PartitionSession, "decide"),
+    (retry_discard, "apply"),
 )
 
 
@@ -87,7 +86,7 @@ def test_a_retry_fences_once_and_reads_the_ledger_once_after_that(
     with monkeypatch.context() as counting:
         called = count_steps(counting, *STEPS)
         assert all(row["done"] for row in ask(scene, Action.RETRY, everything=True))
-    assert called == ["view", "receipts", "view", "fence", "view", "decide", "decide"]
+    assert called == ["view", "receipts", "view", "fence", "view", "apply", "apply"]
     assert_each_once(scene)
     scene.source.produce(scene.topic, numbered(5, 60))
     assert scene.run().outcome == "done"
@@ -111,7 +110,7 @@ def test_what_only_the_broker_refuses_is_left_by_a_further_session(
         called = count_steps(counting, *STEPS)
         done = {row["offset"]: row["why"] for row in ask(scene, Action.RETRY, everything=True)}
     assert (done[3], done[5]) == (None, None) and "max.message.bytes" in done[4], done
-    assert called == ["view", "receipts", "view", "fence", "view", "fence", "view", "decide"]
+    assert called == ["view", "receipts", "view", "fence", "view", "fence", "view", "apply"]
     assert_each_once(scene, [4])
     scene.target.set(scene.topic, max_message_bytes="1000000")
     assert [row["done"] for row in ask(scene, Action.RETRY, everything=True)] == [True]

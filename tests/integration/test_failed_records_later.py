@@ -10,7 +10,9 @@ import pytest
 
 from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.kafka.target import KafkaQuarantine
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Handled
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import Action
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -135,21 +137,18 @@ def test_a_record_that_was_retried_although_its_chunk_has_it(with_failures: Scen
     scene, position = with_failures, with_failures.position()
     with scene.bare_run().clusters.target.deciding(scene.key(), position.ids) as session:
         session.fence()
-        session.begin()
-        session.decide(
-            position,
-            Handled(
-                generation=1,
-                state="retried",
-                quarantined=Coverage.of([OffsetRange(8, 10)]),
-                skipped=Coverage(),
-                ids=position.ids,
-                by="",
-                reason="",
-                run_id="",
-                time="2030-01-31T06:00:00.000Z",
-            ),
+        decided = Handled(
+            generation=1,
+            state="retried",
+            quarantined=Coverage.of([OffsetRange(8, 10)]),
+            skipped=Coverage(),
+            ids=position.ids,
+            by="",
+            reason="",
+            run_id="",
+            time="2030-01-31T06:00:00.000Z",
         )
+        apply(session.ledger, session.transaction, [Change(key=scene.key(), write=(position, decided))])
     (audited,) = audit(scene.bare_run()).partitions
     assert audited.outcome == "differs" and audited.counts[Kind.EXTRA] == 1, audited.stretches
     assert "source offsets [9, 10) were retried" in audited.notes[-1]

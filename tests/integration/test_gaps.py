@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Fenced, GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning import live
@@ -178,7 +180,7 @@ def test_a_copier_that_was_at_work_is_fenced_by_an_approval(scene: Scenario) -> 
         assert position is not None
         approve(scene, 50, 62)
         with pytest.raises(Fenced):
-            zombie.move(position)
+            apply(zombie.ledger, zombie.transaction, [Change(key=scene.key(), write=(position,))])
     finally:
         zombie.close()
     assert scene.position().next_offset == 62
@@ -248,7 +250,8 @@ def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
     run = scene.bare_run()
     session = run.clusters.target.session(scene.key())
     session.fence()
-    session.move(position.adding(OffsetRange(50, 95), None, 0))  # as if 15 more had been copied than the source has now
+    position = position.adding(OffsetRange(50, 95), None, 0)  # as if 15 more had been copied than the source has now
+    apply(session.ledger, session.transaction, [Change(key=scene.key(), write=(position,))])
     session.close()
     with pytest.raises(Refused, match="was truncated"):
         approve(scene, 80, 95)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.codec import position_key
-from kafka_replication.ledger.entries import POSITIONS, Position
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.ledger.port import Ledger, TransactionPort
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.offsets import PartitionKey
-from kafka_replication.runs import steps
+from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.targets.occupied import Ends, Failed, TargetRecords
 from tests.support.checker import read
@@ -80,7 +82,7 @@ def test_a_zombie_of_the_old_generation_is_fenced(scene: Scenario) -> None:
         assert position is not None
         reset_topic(scene.bare_run("reset"), scene.topic)
         with pytest.raises(Fenced):
-            zombie.move(position)
+            apply(zombie.ledger, zombie.transaction, [Change(key=scene.key(), write=(position,))])
     finally:
         zombie.close()
     assert scene.position().generation == 2
@@ -101,14 +103,13 @@ def test_a_reset_that_died_is_finished_by_the_next(scene: Scenario, monkeypatch:
     """It dies after one of two partitions; the store did not hear of it, and a run copies that partition before the second reset."""
     copied(scene)
     scene.target.delete(scene.topic)
-    move = PartitionSession.move
 
-    def dies(session: PartitionSession, position: Position) -> None:
-        if session.key.source.partition == 1:
+    def dies(ledger: Ledger, transaction: TransactionPort, changes: list[Change]) -> None:
+        if changes[0].key.source.partition == 1:
             raise KeyboardInterrupt
-        move(session, position)
+        apply(ledger, transaction, changes)
 
-    monkeypatch.setattr(PartitionSession, "move", dies)
+    monkeypatch.setattr(reset, "apply", dies)
     with pytest.raises(KeyboardInterrupt):
         reset_topic(scene.bare_run("dies"), scene.topic)
     monkeypatch.undo()

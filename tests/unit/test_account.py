@@ -19,6 +19,7 @@ from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receip
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import copied_until
+from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
 from kafka_replication.planning.recopy import give_back, is_gone_in_part, to_copy_again
@@ -241,39 +242,39 @@ class Books(RuleBasedStateMachine):
     def approve(self) -> None:
         """A person gives up what the source lost before it was copied, or the proof of what the target lost."""
         if lost := first_gap(self.account.position, self.source_start):
-            self.change(self.gap("retention", lost), self.account.position.adding(lost, None, 0))
+            self.give_up("retention", lost)
         elif lost := self.account.unverifiable(self.read(), {0: self.target.start}):
-            self.change(self.gap("unverifiable", lost), self.account.position)
+            self.give_up("unverifiable", lost)
         elif missed := self.account.missed():
-            self.change(self.gap("unverifiable", missed.ranges[0]), self.account.position)
+            self.give_up("unverifiable", missed.ranges[0])
 
-    def gap(self, kind: str, lost: OffsetRange) -> Gap:
+    def give_up(self, kind: str, lost: OffsetRange) -> None:
         run_id, time = STAMP
         number = self.account.position.generation
-        return Gap(
+        gap = Gap(
             generation=number, kind=kind, range=lost, reason="r", approved_by="a", ids=IDS, run_id=run_id, time=time
         )
+        before = self.account
+        self.apply(before.giving_up(gap, EXACTLY_ONCE))
+        assert before.verified == self.account.verified and before.undecided() == self.account.undecided()
+        if kind == "retention":
+            assert not self.account.position.left_of(lost), "the next copy goes on behind it"
+        else:
+            assert before.position == self.account.position
+            accepted = Coverage.of([lost]).subtract(before.removed.again)  # of these a second copy is awaited
+            assert not accepted.intersection(self.account.pending().union(self.account.missed()))
 
     @precondition(lambda self: self.undecided())
     @rule(data=st.data(), state=st.sampled_from(["retried", "discarded"]))
     def decide(self, data: st.DataObject, state: str) -> None:
         """A retried record is written with the decision about it, behind everything else."""
-        offset, position, placement = (
-            data.draw(st.sampled_from(self.undecided())),
-            self.account.position,
-            KafkaSegments(),
-        )
+        offset, before, placement = data.draw(st.sampled_from(self.undecided())), self.account, KafkaSegments()
         if state == "retried":
             at = len(self.target.log)
             self.target.log += [(OURS, offset), (MARKER, 0)]
             placement = KafkaSegments((Segment(partition=0, first=at, last=at, count=1, digest="d"),))
-            position = replace(position, target_end=at + 1)
-        before, number = (
-            self.account.undecided(),
-            sum(one.offsets.ranges[0].from_ == offset for one in self.account.handled),
-        )
         decided = Handled(
-            generation=position.generation,
+            generation=before.position.generation,
             state=state,
             quarantined=only(offset),
             skipped=Coverage(),
@@ -283,10 +284,15 @@ class Books(RuleBasedStateMachine):
             run_id=STAMP[0],
             time=STAMP[1],
             placement=placement,
-            number=number,
         )
-        self.change(position, decided)
-        assert self.account.undecided() == before - 1
+        after, change = before.deciding(decided)
+        self.apply(change)
+        assert self.account == after and self.account.undecided() == before.undecided() - 1
+        assert self.account.handled[: len(before.handled)] == before.handled, "no decision replaces an earlier one"
+        assert self.account.verified == before.verified and self.account.pending() == before.pending()
+        ends = [part.until for one in self.of_generation() for part in one.parts]
+        ends += [part.until for one in self.account.retries for part in one.parts]
+        assert self.account.position.target_end >= max(ends, default=0), "the next copy takes none of these for foreign"
 
     def undecided(self) -> list[int]:
         decided = self.account.decided("retried").union(self.account.decided("discarded"))

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 
 from kafka_replication.copying.sink import Sink, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
-from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, NewestByKey, Placement
-from kafka_replication.model.choices import KEEP, Turn
+from kafka_replication.ledger.placement import Placement, end_of
+from kafka_replication.model.choices import Turn
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 
@@ -71,14 +71,7 @@ class Chunk:
     @property
     def target_end(self) -> int:
         """One past the highest target offset; 0 if there are no records, or if the target has no offsets."""
-        match self.placement:
-            case KafkaSegments(segments):
-                return max((segment.last + 1 for segment in segments), default=0)
-            case KafkaPartitions(by, parts) if by.name == KEEP:
-                return max((part.until for part in parts), default=0)
-            case NewestByKey(last=last):
-                return last + 1
-        return 0
+        return end_of(self.placement)
 
     def moved(self, position: Position) -> Position:
         """The position after this chunk."""

@@ -140,7 +140,7 @@ class Ordered(PartitionSession):
         if self._newest is not None and self._newest.delivery == EXACTLY_ONCE:
             # The profile is in the position before the first record: after a crash, records behind the position are no
             # reason to refuse the partition.
-            self._newest = self.promised(self._newest)
+            self._newest = replace(self._newest, delivery=self._delivery)
             self.transaction.begin()
             self.ledger.write(self.transaction, self.key, self._newest)
             self.transaction.commit()
@@ -170,16 +170,13 @@ class Ordered(PartitionSession):
                 f"{key.source}: another copier has written a position since this one read it",
                 "run again when the other run has ended",
             )
-        position = seen_in(key, self.promised(position), self.epochs)
+        position = seen_in(key, replace(position, delivery=self._delivery), self.epochs)
         self.ledger.write(self.transaction, key, replace(receipt, delivery=self._delivery, after=self._after))
         self.ledger.write(self.transaction, key, position)
         self.transaction.commit()
         self._newest = position
         if receipt.parts:
             self._after = position.target_end
-
-    def promised(self, position: Position) -> Position:
-        return replace(position, delivery=self._delivery)
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:  # noqa: ARG002
         """Raise Refused: only a transaction ends what one has left open."""

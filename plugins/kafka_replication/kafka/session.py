@@ -14,7 +14,7 @@ from kafka_replication.kafka.cursor import RUN_AGAIN, first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.producers import AcknowledgedProducer
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Position, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import partitioning_of
 from kafka_replication.model.choices import EXACTLY_ONCE, KEEP, LOSSY, Delivery, Partitioning
@@ -220,28 +220,8 @@ class PartitionSession(ABC):
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Commit the chunk that was begun, its receipt and the new position."""
 
-    def promised(self, position: Position) -> Position:
-        """A position that moves without records, as it is written. With transactions, what a session without them left
-        behind it is still to be explained.
-        """
-        return position
-
-    def decide(self, position: Position, decided: Handled) -> None:
-        """Write what a person decided about failed records, and the position, into the open transaction; commit it."""
-        self.ledger.write(self.transaction, self.key, position)
-        self.ledger.write(self.transaction, self.key, decided)
-        self.transaction.commit()
-
     @abstractmethod
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet, and Refused where
         its profile has no transactions.
         """
-
-    def move(self, position: Position, gap: Gap | None = None) -> None:
-        """Commit a position without records, and the approved gap that it crosses."""
-        self.transaction.begin()
-        if gap is not None:
-            self.ledger.write(self.transaction, self.key, gap)
-        self.ledger.write(self.transaction, self.key, self.promised(position))
-        self.transaction.commit()

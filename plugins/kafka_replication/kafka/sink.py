@@ -23,12 +23,12 @@ from kafka_replication.kafka.quarantine import Origin, TargetLimits, largest_bat
 from kafka_replication.kafka.quarantine_writer import AsideWriter
 from kafka_replication.kafka.read_back import SegmentReader, segment_reader
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
-from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.port import Ledger, TransactionPort
 from kafka_replication.model import combinations
 from kafka_replication.model.choices import EXACTLY_ONCE, SOLE, Delivery, Failure, Partitioning
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.offsets import Coverage, PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
@@ -167,10 +167,16 @@ class KafkaSinkSession:
         """The failure of a record that the target is certain to refuse."""
         return self._target_limits.refusal(record)
 
-    def decide(self, position: Position, decided: Handled) -> None:
-        """Commit what a person decided about failed records. The session writes nothing else."""
-        self._partition.decide(position, decided)
-        self._writer = None
+    @property
+    def ledger(self) -> Ledger:
+        return self._partition.ledger
+
+    @property
+    def transaction(self) -> TransactionPort:
+        return self._partition.transaction
+
+    def drop_uncommitted(self, offsets: Coverage) -> None:
+        """Fencing has aborted them."""
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)

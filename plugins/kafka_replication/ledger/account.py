@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafka_replication.ledger.entries import POSITIONS, Entry, Gap, Handled, Position, Receipt, Removed, Verified
-from kafka_replication.ledger.placement import UnknownPlacement, ends_of
+from kafka_replication.ledger.placement import UnknownPlacement, end_of, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
+from kafka_replication.model.choices import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 
 NONE: Final = "none"  # the level of what was not verified
@@ -143,6 +144,31 @@ class Account:
         decided = _united(getattr(entry, name).subtract(entry.given_back) for entry in self.handled for name in of)
         aside: int = sum(getattr(self.position, name) for name in of)
         return max(0, aside - decided.span)
+
+    def deciding(self, decided: Handled) -> tuple[Account, Change]:
+        """A person decides about records that were set aside: the account after it, and the change. Its position has
+        the new ends of the target, where ``decided`` has a placement. Nothing else moves: these offsets are covered
+        already. Without transactions, what an attempt left over may lie before the records: it is still to be
+        explained.
+        """
+        first = decided.offsets.ranges[0].from_
+        decided = replace(decided, number=sum(entry.offsets.ranges[0].from_ == first for entry in self.handled))
+        position = self.position
+        if position.delivery == EXACTLY_ONCE:
+            end = max(position.target_end, end_of(decided.placement))
+            position = replace(position, target_end=end).placed(decided.placement)
+        after = replace(self, position=position, handled=(*self.handled, decided))
+        return after, Change(key=self.key, write=(position, decided))
+
+    def giving_up(self, gap: Gap, delivery: Delivery) -> Change:
+        """A person gives up these offsets: the position passes them, unless they were copied. Of the profiles of who
+        writes that only one without transactions is noted: with them, what a session without them left behind the
+        position is still to be explained.
+        """
+        position = self.position if gap.copied else self.position.adding(gap.range, None, 0)
+        if delivery != EXACTLY_ONCE:
+            position = replace(position, delivery=delivery)
+        return Change(key=self.key, write=(gap, position))
 
     def contradictions(self) -> list[str]:
         """Entries that cannot all be true: somebody changed the ledger, or a part of it is older. Each is a text that

@@ -201,6 +201,20 @@ def parts_of(placement: Placement, what: str) -> tuple[Part, ...]:
             raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)
 
 
+def end_of(placement: Placement) -> int:
+    """One past the highest offset of a chunk that has its target partition to itself; 0 for another one, and if there
+    are no records, or the target has no offsets.
+    """
+    match placement:
+        case KafkaSegments(segments):
+            return max((segment.last + 1 for segment in segments), default=0)
+        case KafkaPartitions(by, parts) if by.name == KEEP:
+            return max((part.until for part in parts), default=0)
+        case NewestByKey(last=last):
+            return last + 1
+    return 0
+
+
 def proof_of(placement: Placement) -> Proof:
     """The way to prove that records are there of which one session wrote all or none."""
     return Proof.BY_KEY if isinstance(placement, NewestByKey) else Proof.BY_TRANSACTION

@@ -36,13 +36,16 @@ from kafka_replication.model.offsets import PartitionKey
 QUEUED: Final = 10_000  # deletions; the producer's queue is bounded
 
 
-def apply(ledger: Ledger, transaction: TransactionPort, changes: Sequence[Change]) -> bool:
+def apply(ledger: Ledger, transaction: TransactionPort, changes: Sequence[Change], *, begun: bool = False) -> bool:
     """Carry out these changes in one transaction of a writer that has fenced every earlier one of its id. False if a
     position is another one than its change expects: then nothing is written.
+
+    ``begun``: the transaction is open already, and has records that belong to the changes.
     """
     if any(one.expects is not None and ledger.position(one.key) != one.expects for one in changes):
         return False
-    transaction.begin()
+    if not begun:
+        transaction.begin()
     add(ledger, transaction, changes)
     transaction.commit()
     return True

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from kafka_replication.copying.sink import Record, digest_of
 from kafka_replication.kafka import AdminClient, clients, offsets, topics
 from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.ledger.entries import FailedRecord, Ids, Position
+from kafka_replication.ledger.account import Account
+from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import STATES, FailureKind
 from kafka_replication.model.errors import GapFound, Refused
@@ -143,7 +144,7 @@ class Fenced:
     run: LeasedRun
     session: DecidingSession
     view: LedgerView  # of after fencing
-    position: Position  # with what this session has committed
+    account: Account  # with what this session has committed
 
 
 @contextmanager
@@ -156,11 +157,10 @@ def fenced(run: LeasedRun, view: LedgerView, key: PartitionKey) -> Iterator[Fenc
     with run.clusters.target.deciding(key, before.ids) as session:
         session.fence()
         view = run.view()
-        position = view.position(key, before.generation)
-        if position is None:
+        if view.position(key, before.generation) is None:
             raise Refused(f"{key.source}: its position changed meanwhile", "list the failed records again")
-        session.check_ids(position.ids)
-        yield Fenced(run=run, session=session, view=view, position=position)
+        session.check_ids(view[key].position.ids)
+        yield Fenced(run=run, session=session, view=view, account=view[key])
 
 
 def left_of(held: Fenced, rows: Sequence[FailedRow], wanted: Sequence[str]) -> tuple[list[FailedRow], list[Outcome]]:
@@ -170,7 +170,7 @@ def left_of(held: Fenced, rows: Sequence[FailedRow], wanted: Sequence[str]) -> t
     ours = rows_of(view, key, held.run.clusters.ledger.receipts({key: None}) if again else None, rows)
     left, done = list[FailedRow](), list[Outcome]()
     for row in (ours.get(row.id, row) for row in rows):
-        if row.generation != held.position.generation:
+        if row.generation != held.account.position.generation:
             done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
         elif row.state in wanted:
             done.append(Outcome(row=row, before=row.decided_by))

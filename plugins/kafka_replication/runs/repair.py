@@ -14,8 +14,10 @@ from kafka_replication.config import Replication
 from kafka_replication.documents import place
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.chunk_reader import SecondLook
+from kafka_replication.ledger.account import Account
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model import commands
 from kafka_replication.model.errors import BadInput, GapFound, Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition, consumer_group
@@ -104,11 +106,12 @@ def _give_up(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
     """
     key = planned.key
     with run.fenced(key) as session:
-        position = session.position()
-        if position is None or position.generation != planned.generation:
+        view = run.view()
+        if view.position(key, planned.generation) is None:
             raise Refused(
                 f"{key.source}: its position changed meanwhile", "run kafka-replication plan, then approve again"
             )
+        position = view[key].position
         topics.check_id(run.clusters.source_admin, key.source.topic, position.ids.source_topic, "source")
         session.check_ids(position.ids)
         if planned.state is State.OVERRUN:
@@ -117,10 +120,10 @@ def _give_up(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
         elif (unreadable := _unreadable(run, key, position, approval.range.from_)) is not None:
             kind, lost = "unreadable", next(iter(position.left_of(unreadable)), None)
         else:
-            kind, lost = "unverifiable", _unverifiable(run, planned, position, approval.range.from_)
+            kind, lost = "unverifiable", _unverifiable(run, planned, view[key], approval.range.from_)
         _check_exact(key, approval.range, lost)
         gap = _gap(run, approval, position.generation, kind, position.ids)
-        session.move(position if gap.copied else position.adding(gap.range, None, 0), gap)
+        apply(session.ledger, session.transaction, [view[key].giving_up(gap, run.replication.delivery)])
     return gap
 
 
@@ -138,9 +141,9 @@ def _unreadable(run: LeasedRun, key: PartitionKey, position: Position, offset: i
     return looking.unreadable(offset)
 
 
-def _unverifiable(run: LeasedRun, planned: PartitionPlan, position: Position, offset: int) -> OffsetRange:
+def _unverifiable(run: LeasedRun, planned: PartitionPlan, account: Account, offset: int) -> OffsetRange:
     """The first chunks that the target deleted before they were read back, or after: then those at this offset."""
-    key, account = planned.key, run.view()[planned.key]
+    key, position = account.key, account.position
     receipts = run.clusters.ledger.receipts({key: account.receipts_from()})
     ours = [TopicPartition(key.target_topic, number) for number in position.ends(key.source.partition)]
     starts, failures = run.clusters.target.standing.starts(ours)

@@ -8,7 +8,9 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka import snapshotter, topics
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.planning import preflight
@@ -126,10 +128,11 @@ def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int,
             start=start,
             next_offset=start,
             receipts_from=run.clusters.ledger.receipt_ends()[key.ledger_partition],
+            delivery=run.replication.delivery,
         )
         position = beginning(position, key, run.replication.placing, ends.get(key, {}))
         topics.check_id(run.clusters.source_admin, key.source.topic, ids.source_topic, "source")
         session.check_ids(ids)
-        session.move(position)
+        apply(session.ledger, session.transaction, [Change(key=key, write=(position,))])
     log.info("%s: generation %d starts at offset %d", key, generation, start)
     return position

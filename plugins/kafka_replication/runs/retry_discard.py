@@ -14,14 +14,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.sink import Record, RefusedAt
 from kafka_replication.copying.steps import Origin
-from kafka_replication.ledger.entries import Handled, Position, Proof
-from kafka_replication.ledger.placement import Placement, described
+from kafka_replication.ledger.entries import Handled, Proof
+from kafka_replication.ledger.placement import described
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.choices import EXACTLY_ONCE, Failure, FailureKind
+from kafka_replication.ledger.writing import apply
+from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import (
     BadInput,
     NotAdmitted,
@@ -75,9 +75,10 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
             left, outcomes = left_of(held, some, (DISCARDED,))
             yield from outcomes
             if left:
-                held.session.begin()
-                entry = _entry(held, DISCARDED, left, decision)
-                held.session.decide(held.position, entry)
+                after, change = held.account.deciding(_entry(held, DISCARDED, left, decision))
+                entry = after.handled[-1]
+                held.session.drop_uncommitted(entry.offsets)
+                apply(held.session.ledger, held.session.transaction, [change])
                 yield from _noted(run, left, entry)
 
     return _for_each(run, rows, one)
@@ -148,9 +149,9 @@ class _Retry:
 
     def all(self, rows: Sequence[FailedRow]) -> Iterator[Outcome]:
         held = self._fence()
-        self.contents.look(self.run.clusters.source_admin, held.position.ids)
+        self.contents.look(self.run.clusters.source_admin, held.account.position.ids)
         left, done = left_of(held, rows, (RETRIED,))
-        refusal, cluster = held.session.refusal, held.position.ids.source_cluster
+        refusal, cluster = held.session.refusal, held.account.position.ids.source_cluster
         yield from done
         chunk, size = list[_Content](), 0
         for row in left:
@@ -225,22 +226,22 @@ class _Retry:
                 digest.add(*record[1:])
         rows = [content.row for content in chunk]
         held = self.held or self._fence_again(rows)
-        session, position = held.session, held.position
+        session, position = held.session, held.account.position
         session.check_target(position)
         writer = session.begin()
         writer.write([record for content in chunk for record in content.written])
         placement = writer.finish(digest.hexdigest())
         session.check_ids(position.ids)
-        entry = replace(
+        decided = replace(
             _entry(held, RETRIED, rows, self.decision),
             placement=placement,
             count=digest.count,
             digest=digest.hexdigest(),
             digest_kind=DIGEST_KIND,
         )
-        moved = _moved(position, placement)
-        session.decide(moved, entry)
-        self.held = replace(held, position=moved)
+        after, change = held.account.deciding(decided)
+        apply(session.ledger, session.transaction, [change], begun=True)
+        self.held, entry = replace(held, account=after), after.handled[-1]
         noted, why = _noted(self.run, rows, entry), self._not_proven(chunk, entry)
         places = described(placement, self.key.target_topic, [len(content.written) for content in chunk])
         return [
@@ -286,34 +287,17 @@ def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[Fail
 
 
 def _entry(held: Fenced, state: str, rows: Sequence[FailedRow], decision: Decision) -> Handled:
-    skipped = [row.record.offset for row in rows if row.state == SKIPPED]
-    quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
-    first = quarantined.union(_offsets(skipped)).ranges[0].from_
-    earlier = held.view[rows[0].key].handled
     return Handled(
-        generation=held.position.generation,
+        generation=held.account.position.generation,
         state=state,
-        quarantined=quarantined,
-        skipped=_offsets(skipped),
-        ids=held.position.ids,
+        quarantined=_offsets([row.record.offset for row in rows if row.state != SKIPPED]),
+        skipped=_offsets([row.record.offset for row in rows if row.state == SKIPPED]),
+        ids=held.account.position.ids,
         by=decision.by,
         reason=decision.reason,
         run_id=held.run.run_id,
         time=now(),
-        number=sum(entry.offsets.ranges[0].from_ == first for entry in earlier),
     )
-
-
-def _moved(position: Position, placement: Placement) -> Position:
-    """The position with the new ends of the target. Nothing else changes: these offsets are covered already.
-
-    Without transactions, what an attempt left over may lie before the records: it is still to be explained.
-    """
-    if position.delivery != EXACTLY_ONCE:
-        return position
-    nothing = OffsetRange(position.start, position.start)
-    chunk = Chunk(range=nothing, count=0, bytes=0, digest="", placement=placement, leader_epoch=None)
-    return replace(chunk.moved(position), transform=position.transform)
 
 
 def _offsets(offsets: Sequence[int]) -> Coverage:

@@ -13,12 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 from kafka_replication.copying.sink import MOST_IN_CHUNK, Batches, Record, RefusedAt, Screen, SetAside, failed_record
-from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position, Proof, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Proof, Receipt
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.choices import IDEMPOTENT, LATEST, Failure, FailureKind
 from kafka_replication.model.errors import ForeignWriter, Refused
-from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.targets.journal_ledger import EntryWriter
 from kafka_replication.targets.keyed import NewestPlaces, NoPlace, OffsetPlaces
@@ -271,7 +271,10 @@ class IdempotentSession:
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._remove_leftovers(receipt)
         self.ledger.write(self.transaction, self.key, _promising(receipt))
-        self.move(position, begun=True)
+        self.ledger.write(self.transaction, self.key, position)
+        self.transaction.commit()
+        self._chunk = None
+        self._stand_at(position)
 
     def _remove_leftovers(self, receipt: Receipt) -> None:
         """Remove what an earlier attempt wrote in this range and this one did not, perhaps since a filter changed."""
@@ -292,22 +295,9 @@ class IdempotentSession:
         if failures := self.records.write(items, self._resend):
             raise self.refused(failures)
 
-    def decide(self, position: Position, decided: Handled) -> None:
-        # A retry that died before its decision may have written them, or still do.
-        if decided.state == "discarded" and self.records.takes_back:
-            self._remove([offset for some in decided.offsets for offset in range(some.from_, some.until)])
-        self.ledger.write(self.transaction, self.key, decided)
-        self.move(position, begun=True)
-
-    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
-        if not begun:
-            self.transaction.begin()
-        if gap is not None:
-            self.ledger.write(self.transaction, self.key, gap)
-        self.ledger.write(self.transaction, self.key, position)
-        self.transaction.commit()
-        self._chunk = None
-        self._stand_at(position)
+    def drop_uncommitted(self, offsets: Coverage) -> None:
+        if self.records.takes_back:
+            self._remove([offset for some in offsets for offset in range(some.from_, some.until)])
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """Nothing is ever hidden."""
@@ -315,7 +305,8 @@ class IdempotentSession:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
-        if (self._chunk is None or not self._chunk.wrote) and not self._resend.unanswered:
+        unfinished = self.transaction.open and self._chunk is not None and self._chunk.wrote
+        if not unfinished and not self._resend.unanswered:
             self.transaction.leave()
         self.transaction.close()
 

@@ -187,6 +187,7 @@ class EntryWriter:
         self._journal, self._writer, self._what, self._check = journal, writer_name(writer_id), what, check
         self.session: int | None = None  # the number of this session; higher than that of every earlier one
         self.epoch = 0  # that of the head when this session began
+        self.open = False
         self._entries: list[tuple[str, int, str, str | None]] = []
 
     def fence(self, *, copies: bool = False) -> None:
@@ -201,7 +202,7 @@ class EntryWriter:
                 self._journal.change(lambda head: head.left_by(self._writer, session))
 
     def begin(self) -> None:
-        self._entries = []
+        self.open, self._entries = True, []
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         self._check(topic, partition)
@@ -212,7 +213,7 @@ class EntryWriter:
     def commit(self) -> None:
         assert self.session is not None, "not fenced"
         self._journal.change(self._with_entries)
-        self.begin()
+        self.close()
 
     def _with_entries(self, head: Head) -> Head:
         after = self._checked(head).with_(self._entries)
@@ -225,4 +226,4 @@ class EntryWriter:
         return head
 
     def close(self) -> None:
-        self.begin()
+        self.open, self._entries = False, []

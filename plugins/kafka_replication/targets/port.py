@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, cast
 from kafka_replication.config import Replication
 from kafka_replication.copying.sink import Record, Sink, SinkSession
 from kafka_replication.copying.steps import named
-from kafka_replication.ledger.entries import FailedRecord, Gap, Handled, Ids, Position
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position
 from kafka_replication.ledger.port import Ledger, TransactionPort
 from kafka_replication.model.choices import Failure, Promise, implementation
 from kafka_replication.model.errors import ReplicationError
@@ -227,9 +227,6 @@ class EntrySession(Protocol):
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target topic still has this id."""
 
-    def move(self, position: Position, gap: Gap | None = None) -> None:
-        """Commit a position without records, and the approved gap that it crosses."""
-
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         """End what an earlier session of this key left open in these partitions of the target: shown to readers
         together with the entries that ``write`` adds to the transaction, or dropped if it is None. Call it after this
@@ -241,14 +238,23 @@ class EntrySession(Protocol):
 
 
 class DecidingSession(SinkSession, Protocol):
-    """A session that writes records which were set aside, with what a person decided about them: both or neither."""
+    """A session that writes records which were set aside, with what a person decided about them: both or neither. Its
+    chunk and the entry of the decision are committed together, by ``transaction``.
+    """
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def transaction(self) -> TransactionPort:
+        """The chunk that was begun opened it."""
 
     def refusal(self, record: Record) -> Failure | None:
         """The failure of a record that the target is certain to refuse."""
 
-    def decide(self, position: Position, decided: Handled) -> None:
-        """Commit the records of the chunk that was begun, the decision and the position. Instead of `commit`. Where
-        records are placed by offset, none of a discarded one stays that a session wrote and did not commit.
+    def drop_uncommitted(self, offsets: Coverage) -> None:
+        """Where records are placed by offset: drop those of these source offsets, before they are discarded. A session
+        that died may have written them, and did not commit.
         """
 
 

@@ -13,8 +13,10 @@ from kafka_replication.kafka.commit import Atomic, Ordered
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
 from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.runtime.deadline import NEVER
 from tests.conformance import sink as checks
@@ -179,7 +181,8 @@ class WritesThePositionOnly(Ordered):
 
     def begin(self) -> None:
         if self._newest is not None:
-            self.move(self._newest.adding(OffsetRange(0, 5), None, 0))
+            moved = replace(self._newest.adding(OffsetRange(0, 5), None, 0), delivery="at_least_once")
+            apply(self.ledger, self.transaction, [Change(key=self.key, write=(moved,))])
         super().begin()
 
 

@@ -20,8 +20,10 @@ from kafka_replication.api import (
     SinkRecord,
     ToCreate,
     TopicPartition,
+    TransactionPort,
 )
 from kafka_replication.api.targets import (
+    Entry,
     Failures,
     Gap,
     Handled,
@@ -40,7 +42,7 @@ from kafka_replication.api.targets import (
 )
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.targets.idempotent import ChunkWriter
-from kafka_replication.targets.journal_ledger import EntryWriter
+from kafka_replication.targets.journal_ledger import EntryWriter, JournalLedger
 from tests.conformance import catalogue, deciding, standing
 from tests.conformance.sink import Check
 from tests.folder_target.target import FolderRecords, FolderStore, FolderTarget
@@ -66,10 +68,15 @@ class BrokenSink(StoredSink):
 class BrokenTarget(FolderTarget):
     """A folder with other parts."""
 
+    ledger_kind: type[JournalLedger] = JournalLedger
     catalogue_kind: type[StoredCatalogue] = StoredCatalogue
     standing_kind: type[StoredStanding] = StoredStanding
     sink_kind: type[StoredSink] = StoredSink
     quarantine_kind: type[StoredQuarantine] = StoredQuarantine
+
+    @cached_property
+    def ledger(self) -> JournalLedger:
+        return self.ledger_kind(self.store)
 
     @cached_property
     def standing(self) -> StoredStanding:
@@ -88,6 +95,7 @@ class BrokenTarget(FolderTarget):
 
 
 PARTS: dict[str, type] = {
+    "ledger_kind": JournalLedger,
     "catalogue_kind": StoredCatalogue,
     "standing_kind": StoredStanding,
     "sink_kind": StoredSink,
@@ -264,14 +272,14 @@ class DecidesWithoutRecords(FolderRecords):
 class KeepsWhatIsDiscarded(IdempotentSession):
     """A discard leaves what a retry has written that died before its decision."""
 
-    def decide(self, position: Position, decided: Handled) -> None:
-        self.ledger.write(self.transaction, self.key, decided)
-        self.move(position, begun=True)
+    def drop_uncommitted(self, offsets: Coverage) -> None:
+        pass
 
 
-class ForgetsDecisions(IdempotentSession):
-    def decide(self, position: Position, decided: Handled) -> None:
-        self.move(position, begun=True)
+class ForgetsDecisions(JournalLedger):
+    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
+        if not isinstance(entry, Handled):
+            super().write(transaction, key, entry)
 
 
 class DecidesForOthers(StoredSink):
@@ -281,9 +289,10 @@ class DecidesForOthers(StoredSink):
         return super().writer(f"{writer_id}/{uuid.uuid4()}", what)
 
 
-class CrossesNoGap(IdempotentSession):
-    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
-        super().move(position, begun=begun)
+class CrossesNoGap(JournalLedger):
+    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
+        if not isinstance(entry, Gap):
+            super().write(transaction, key, entry)
 
 
 class TakesAnyTopic(IdempotentSession):
@@ -291,12 +300,17 @@ class TakesAnyTopic(IdempotentSession):
         pass
 
 
-class TakesOverAgain(IdempotentSession):
-    """Fences once more before it moves, and so never learns of the session that replaced it."""
+class TakesOverAgain(StoredSink):
+    """Fences once more before it commits, and so never learns of the session that replaced it."""
 
-    def move(self, position: Position, gap: Gap | None = None, *, begun: bool = False) -> None:
-        self.transaction.fence()
-        super().move(position, gap, begun=begun)
+    def writer(self, writer_id: str, what: str) -> EntryWriter:
+        return _Fencing(self._ledger.journal, writer_id, what, lambda topic, partition: None)
+
+
+class _Fencing(EntryWriter):
+    def commit(self) -> None:
+        self.fence()
+        super().commit()
 
 
 class EndsNoSession(FolderTarget):
