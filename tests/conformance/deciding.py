@@ -19,7 +19,7 @@ from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import Fenced, Refused, TooManyFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.targets.port import DecidingSession, ToCreate
+from kafka_replication.targets.port import ToCreate
 from kafka_replication.verification.digests import DIGEST_KIND
 from tests.conformance.ground import raised
 from tests.conformance.ledger_world import gap
@@ -128,7 +128,7 @@ def decision(case: SinkCase, placement: object) -> Handled:
 
 
 @contextmanager
-def retried(case: SinkCase) -> Iterator[tuple[DecidingSession, Position, Placement]]:
+def retried(case: SinkCase) -> Iterator[tuple[SinkSession, Position, Placement]]:
     """A session that has written the quarantined record again, and has decided nothing yet."""
     set_aside(case, "quarantine")
     with case.target.deciding(case.key, case.ids) as session:

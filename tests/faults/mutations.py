@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.commit import Atomic
-from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.planning.plan import Plan
@@ -23,23 +23,23 @@ def position_before_fencing() -> None:
 
     The look at the target that follows would notice it, as a second line of defence; this engine does not look.
     """
-    fence, position = KafkaSinkSession.fence, KafkaSinkSession.position
+    fence, position = KafkaSession.fence, KafkaSession.position
     read: dict[int, Position | None] = {}
 
-    def stale_fence(self: KafkaSinkSession) -> None:
+    def stale_fence(self: KafkaSession) -> None:
         read[id(self)] = position(self)
         time.sleep(1.0)  # the moment in which the other one commits, made long enough to be hit
         fence(self)
 
-    def stale_position(self: KafkaSinkSession) -> Position | None:
+    def stale_position(self: KafkaSession) -> Position | None:
         return read[id(self)]
 
-    def blind(self: KafkaSinkSession, position: Position) -> None:
+    def blind(self: KafkaSession, position: Position) -> None:
         pass
 
-    KafkaSinkSession.check_target = blind  # type: ignore[method-assign]
-    KafkaSinkSession.fence = stale_fence  # type: ignore[method-assign]
-    KafkaSinkSession.position = stale_position  # type: ignore[method-assign]
+    KafkaSession.check_target = blind  # type: ignore[method-assign]
+    KafkaSession.fence = stale_fence  # type: ignore[method-assign]
+    KafkaSession.position = stale_position  # type: ignore[method-assign]
 
 
 def receipt_outside() -> None:

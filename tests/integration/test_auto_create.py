@@ -11,7 +11,7 @@ import pytest
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.model.errors import ReplicationError
@@ -53,14 +53,14 @@ def test_copying_to_a_topic_that_is_deleted_meanwhile(
     scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(obliging.bootstrap), tmp_path)
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(300))
-    look, deletions = PartitionSession.check_target, iter([scene.target.delete])
+    look, deletions = KafkaSession.check_target, iter([scene.target.delete])
 
-    def then_delete(self: PartitionSession, position: Position) -> None:
+    def then_delete(self: KafkaSession, position: Position) -> None:
         look(self, position)
         for delete in deletions:
             delete(scene.topic)
 
-    monkeypatch.setattr(PartitionSession, "check_target", then_delete)
+    monkeypatch.setattr(KafkaSession, "check_target", then_delete)
     report = scene.run()  # with the number of attempts of the product, which would take hours
     assert "re-created or deleted" in (only(report).error or ""), report.table()
     assert scene.target.partitions(scene.topic) == 0

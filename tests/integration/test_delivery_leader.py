@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_replication.kafka.chunk_writer import ChunkWriter
-from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.ledger.placement import Placement
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.clusters import Brokers
@@ -49,9 +49,9 @@ def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
 
 def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after: Callable[[], None]) -> None:
     """Call ``before`` the chunk is sent, and ``after`` it was acknowledged as the profile has it."""
-    begin, finish, chunks = KafkaSinkSession.begin, ChunkWriter.finish, list[ChunkWriter]()
+    begin, finish, chunks = KafkaSession.begin, ChunkWriter.finish, list[ChunkWriter]()
 
-    def watched_begin(session: KafkaSinkSession) -> ChunkWriter:
+    def watched_begin(session: KafkaSession) -> ChunkWriter:
         if len(chunks) == 2:
             before()
         chunks.append(begin(session))
@@ -63,7 +63,7 @@ def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after:
             after()
         return placed
 
-    patch.setattr(KafkaSinkSession, "begin", watched_begin)
+    patch.setattr(KafkaSession, "begin", watched_begin)
     patch.setattr(ChunkWriter, "finish", watched_finish)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.quarantine import TargetLimits
-from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.choices import Action
 from kafka_replication.model.offsets import PartitionKey
@@ -68,7 +68,7 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, *methods: tuple[object, str]) -
 
 
 STEPS = (
-    (KafkaSinkSession, "fence"),
+    (KafkaSession, "fence"),
     (KafkaLedger, "view"),
     (KafkaLedger, "position"),
     (KafkaLedger, "receipts"),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.kafka.target import KafkaQuarantine
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Handled
@@ -34,7 +34,7 @@ from tests.support.leases import acquire, exactly
 from tests.support.scenario import Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
-fence = KafkaSinkSession.fence
+fence = KafkaSession.fence
 SOMEBODY = "kafka-replication.failed."
 
 
@@ -102,11 +102,11 @@ def test_a_retry_says_before_it_sends_that_the_order_is_lost(
     scene, said = with_failures, list[str]()
     scene.target.set(scene.topic, cleanup_policy="delete")
 
-    def noting(self: KafkaSinkSession) -> None:
+    def noting(self: KafkaSession) -> None:
         said.extend(caplog.messages)
         fence(self)
 
-    monkeypatch.setattr(KafkaSinkSession, "fence", noting)
+    monkeypatch.setattr(KafkaSession, "fence", noting)
     assert all(row["done"] for row in ask(scene, Action.RETRY, everything=True))
     assert any("3 of the 4 records will lie behind records that are newer" in line for line in said), said
 

@@ -12,7 +12,8 @@ import pytest
 
 from kafka_replication.kafka.batch_scan import BatchScan
 from kafka_replication.kafka.callbacks import Throttling
-from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.kafka.commit import Atomic
+from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -350,7 +351,7 @@ def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkey
 
     monkeypatch.setattr(transactions, "abort", noting)
     with case.fenced() as (session, _):
-        assert isinstance(session, KafkaSinkSession)
+        assert isinstance(session, Atomic)
         assert session.batches is not None
         writer = session.batches.begin()
         lane = session._lane
@@ -369,8 +370,8 @@ def test_nothing_queues_in_a_session_that_sends_no_batches(scene: Scenario) -> N
     """The record engine copies some ranges of every replication; a client that nobody polls must not gather anything."""
     case = CopyCase(scene.source, scene.target, engine_name="batch")
     with case.fenced() as (session, _):
-        assert isinstance(session, KafkaSinkSession)
-        producer = session._partition.sender.producer
+        assert isinstance(session, Atomic)
+        producer = session.sender.producer
         producer.poll(0)
         for _ in range(200):
             case.cluster.admin.list_topics(timeout=30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
@@ -22,7 +22,7 @@ from tests.support.simulated_target import IDS, KEY, Killed, Slot, Target, World
 
 
 class Session:
-    """A `SinkSession` on the simulated target."""
+    """The part of a `SinkSession` that the copier uses, on the simulated target."""
 
     def __init__(self, world: World, aside: SetAside | None = None) -> None:
         self.world, self.epoch, self.known = world, -1, 0
@@ -249,11 +249,11 @@ class SimulatedSink:
         return nullcontext(Shown(self.world.target))
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[Session]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[SinkSession]:
         session = Session(self.world, aside)
         self.world.trace.append("session")
         try:
-            yield session
+            yield cast(SinkSession, session)
         except Killed:
             raise
         except BaseException:

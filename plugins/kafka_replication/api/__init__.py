@@ -44,8 +44,6 @@ from kafka_replication.model.errors import (
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.targets.port import (
     Catalogue,
-    DecidingSession,
-    EntrySession,
     Quarantine,
     RecordReader,
     Standing,
@@ -70,8 +68,6 @@ __all__ = [
     "CopyEngine",
     "CopyTask",
     "Coverage",
-    "DecidingSession",
-    "EntrySession",
     "FailedRecord",
     "Failure",
     "FailureKind",

@@ -19,9 +19,10 @@ from typing import Any, Protocol
 from kafka_replication.config.sections import Failures, Policy
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
 from kafka_replication.ledger.placement import Placement
+from kafka_replication.ledger.port import Ledger, TransactionPort
 from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import RecordRefused, TooManyFailed
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
 from kafka_replication.verification.digests import key_digest, record_digest
 from kafka_replication.verification.verify import TargetReader
 
@@ -215,8 +216,20 @@ class SinkSession(Protocol):
     """The one writer of one key. Any error ends the session; uncommitted records must then never count as copied.
 
     The copier calls the methods in this order: `fence`, `position`, `check_target`, then for each chunk `begin`, the
-    writer's `write` and `finish`, `check_ids`, `commit`.
+    writer's `write` and `finish`, `check_ids`, `commit`. Who only writes entries of the ledger calls `fence`, and then
+    `ledger.writing.apply`; who decides about records that were set aside commits a chunk and the decision with it.
     """
+
+    @property
+    def key(self) -> PartitionKey: ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Reads on after `fence`."""
+
+    @property
+    def transaction(self) -> TransactionPort:
+        """For entries of the ledger. `begin` begins it, too."""
 
     def fence(self) -> None:
         """Make every earlier session of this key unable to commit, and commit or abort what such a session left open.
@@ -263,6 +276,23 @@ class SinkSession(Protocol):
         Raises Fenced if a newer session exists, even if that one started after `finish`. After any other error the
         outcome is unknown: open a new session, call `fence`, and read `position` to learn it.
         """
+
+    def refusal(self, record: Record) -> Failure | None:
+        """The failure of a record that the target is certain to refuse."""
+
+    def drop_uncommitted(self, offsets: Coverage) -> None:
+        """Where records are placed by offset: drop those of these source offsets, before they are discarded. A session
+        that died may have written them, and did not commit.
+        """
+
+    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
+        """End what an earlier session of this key left open in these partitions of the target: shown to readers
+        together with the entries that ``write`` adds to the transaction, or dropped if it is None. Call it after this
+        session has committed something. Raises what `TransactionPort` does.
+        """
+
+    def close(self) -> None:
+        """Give up what is not committed. Never raises."""
 
 
 class Sink(Protocol):

@@ -22,11 +22,9 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.copying.sink import Record, RefusedAt, Screen, size_of
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.commit import UNKNOWN
 from kafka_replication.kafka.producers import Sender, SendWindow
 from kafka_replication.kafka.quarantine_writer import AsideWriter, larger_than_queue
 from kafka_replication.kafka.reading import offset_of
-from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import POSITIONS, FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.choices import Failure, FailureKind
@@ -36,6 +34,9 @@ from kafka_replication.runtime.deadline import StallClock
 
 if TYPE_CHECKING:
     from kafka_replication.kafka.multi_partition import Offsets
+    from kafka_replication.kafka.session import KafkaSession
+
+UNKNOWN = -1  # no target offset acknowledged yet
 
 
 REFUSALS = {
@@ -57,13 +58,13 @@ class Ends:
     acknowledged by themselves.
     """
 
-    partition: PartitionSession
+    session: KafkaSession
     _first: int = UNKNOWN
     _last: int = UNKNOWN
     each = False
 
     def partitions(self, batch: Sequence[Record]) -> Iterable[int]:  # noqa: ARG002  # all go to one
-        return repeat(self.partition.key.target.partition)
+        return repeat(self.session.key.target.partition)
 
     def acknowledged(self, partition: int, offset: int) -> None:  # noqa: ARG002
         self._first = offset if self._first == UNKNOWN else min(self._first, offset)
@@ -74,7 +75,7 @@ class Ends:
     def placement(self, sent: int, digest: str) -> KafkaSegments:
         if not sent:
             return KafkaSegments()
-        between, number = self.partition.lies(sent, self._first, self._last), self.partition.key.target.partition
+        between, number = self.session.lies(sent, self._first, self._last), self.session.key.target.partition
         segment = Segment(partition=number, first=between.from_, last=between.until - 1, count=sent, digest=digest)
         return KafkaSegments((segment,))
 

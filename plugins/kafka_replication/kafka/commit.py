@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
-from kafka_replication.copying.sink import RefusedAt
+from kafka_replication.copying.sink import Batches, RefusedAt
 from kafka_replication.kafka import offsets
+from kafka_replication.kafka.chunk_writer import UNKNOWN
 from kafka_replication.kafka.cursor import RUN_AGAIN
 from kafka_replication.kafka.producers import AcknowledgedProducer, SendWindow
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.quarantine import largest_batch
+from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.choices import EXACTLY_ONCE, LOSSY
@@ -20,15 +23,17 @@ from kafka_replication.model.errors import Fenced, Refused, TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.lost_end import seen_in
 
-UNKNOWN = -1  # no target offset acknowledged yet
+if TYPE_CHECKING:
+    from kafka_replication.kafka.batch_producer import BatchProducer
 
 
-class Atomic(PartitionSession):
+class Atomic(KafkaSession):
     """Writes records, receipt and position in one transaction. Brokers fence it once a newer session begins."""
 
     transaction: TransactionalProducer
     _own_until = 0  # below this target offset there are only our records
     _marker = 0  # 1 if the control record of our last commit lies at or after `_own_until`
+    _lane: BatchProducer | None = None  # carries whole batches; None: none was written yet
 
     def _make_producers(self) -> None:
         key, what = self.key, str(self.key.source)
@@ -64,13 +69,16 @@ class Atomic(PartitionSession):
             self.refuse_foreign_records(self._own_until, first)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
-        position = seen_in(self.key, position, self.epochs)
-        self.ledger.write(self.transaction, self.key, replace(position, delivery=EXACTLY_ONCE))
+        position = replace(seen_in(self.key, position, self.epochs), delivery=EXACTLY_ONCE)
+        self.ledger.write(self.transaction, self.key, position)
         self.ledger.write(self.transaction, self.key, replace(receipt, after=self._after))
         self.transaction.commit()
         self._after = None
         if receipt.parts and not receipt.interleaved:
             self._own_until, self._marker = position.target_end, 1
+        self._stand_at(position)
+        if self._lane is not None:
+            self._lane.committed()
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         # Only what mends something loads it.
@@ -94,14 +102,41 @@ class Atomic(PartitionSession):
             for lane in lanes:
                 lane.close()
 
-    def write_again(self) -> tuple[TopicPartition, int]:
-        """Commit the position as it was read last, alone. Return where that entry lies."""
-        position = self._newest
-        assert position is not None
-        return self.transaction.commit_alone(lambda: self.ledger.write(self.transaction, self.key, position))
+    @property
+    def batches(self) -> Batches | None:
+        return None if self._spread is not None else Batches(largest_batch(self._limits), self._begin_batches)
+
+    def _begin_batches(self) -> BatchProducer:
+        """Begin the next chunk, of whole batches. A session writes either these or records."""
+        if self._lane is None:
+            from kafka_replication.kafka.batch_producer import BatchProducer
+
+            # The first batches come: learn what brokers know this session by. The position is written again for that.
+            position = self._newest
+            assert position is not None
+            stored = self.transaction.commit_alone(lambda: self.ledger.write(self.transaction, self.key, position))
+            self._lane = BatchProducer(
+                self.key,
+                self.target,
+                self.transaction,
+                stored,
+                window=self._window,
+                check_between=self.check_between,
+            )
+        self._begin_transaction()
+        self._lane.sent = 0
+        self._writer = self._lane
+        return self._lane
+
+    def close(self) -> None:
+        try:
+            if self._lane is not None:
+                self._lane.close()
+        finally:
+            super().close()
 
 
-class Ordered(PartitionSession):
+class Ordered(KafkaSession):
     """Sends records with the acknowledgement of their profile. Then it writes the receipt, and then the position.
 
     Ledger entries are always acknowledged by all replicas in sync. A crash leaves records, and perhaps a receipt, that
@@ -121,13 +156,13 @@ class Ordered(PartitionSession):
         if self._delivery in LOSSY:
             self.sender = AcknowledgedProducer(self._delivery, *with_all)
 
-    def fence(self) -> None:
+    def _fence_earlier(self) -> None:
         """End the transactions of this key, if the last one who wrote its position had any."""
         position = self.ledger.position(self.key)
         if position is not None and position.delivery == EXACTLY_ONCE:
             with closing(Atomic(self.key, self.target, self.settings, self.deadline)) as earlier:
                 earlier.fence()
-        super().fence()
+        super()._fence_earlier()
 
     def close(self) -> None:
         self.sender.close()
@@ -136,7 +171,7 @@ class Ordered(PartitionSession):
     def follows(self, end: int, unexplained: int | None) -> None:
         self._chunk_from, self._after = end, end if unexplained is None else unexplained
 
-    def begin(self) -> None:
+    def _begin_transaction(self) -> None:
         if self._newest is not None and self._newest.delivery == EXACTLY_ONCE:
             # The profile is in the position before the first record: after a crash, records behind the position are no
             # reason to refuse the partition.
@@ -145,7 +180,7 @@ class Ordered(PartitionSession):
             self.ledger.write(self.transaction, self.key, self._newest)
             self.transaction.commit()
         self.sender.begin_chunk()
-        super().begin()
+        super()._begin_transaction()
 
     def lies(self, sent: int, first: int, last: int) -> OffsetRange:  # noqa: ARG002  # later ones may be lost
         """Between two ends of the log. Where records can be lost, and where another copier may be at work, this is
@@ -174,7 +209,7 @@ class Ordered(PartitionSession):
         self.ledger.write(self.transaction, key, replace(receipt, delivery=self._delivery, after=self._after))
         self.ledger.write(self.transaction, key, position)
         self.transaction.commit()
-        self._newest = position
+        self._stand_at(position)
         if receipt.parts:
             self._after = position.target_end
 

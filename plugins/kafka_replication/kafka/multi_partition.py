@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from kafka_replication.copying.sink import Record
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.partitioner import Partitioner, partitioner
-from kafka_replication.kafka.session import PartitionSession, check_end, refuse_left_open
+from kafka_replication.kafka.session import KafkaSession, check_end, refuse_left_open
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
 from kafka_replication.model.choices import EXACTLY_ONCE, Partitioning
@@ -112,16 +112,16 @@ class EachOffset:
     So records that the ledger does not know are no reason to stop. Audits find them (`runs.audit`).
     """
 
-    def __init__(self, partition: PartitionSession, ids: Ids, partitioning: Partitioning) -> None:
-        self._partition, self._ids, self._partitioning = partition, ids, partitioning
+    def __init__(self, session: KafkaSession, ids: Ids, partitioning: Partitioning) -> None:
+        self._session, self._ids, self._partitioning = session, ids, partitioning
         self._ends = dict[int, int]()  # one past our last record, by target partition
         self._seen = dict[int, int]()  # where each log ended before the chunk
 
     @cached_property
     def _replicas(self) -> dict[int, int]:
         """The number of replicas of each partition that the target topic has when it is first asked. Raises Refused."""
-        name = self._partition.key.target_topic
-        described = topics.descriptions(self._partition.admin, [name]).get(name)
+        name = self._session.key.target_topic
+        described = topics.descriptions(self._session.admin, [name]).get(name)
         if described is None:
             raise Refused(f"{name} on the target is gone", "plan again: the plan says what to do")
         return {partition.id: len(partition.replicas) for partition in described.partitions}
@@ -129,13 +129,13 @@ class EachOffset:
     @cached_property
     def _partitioner(self) -> Partitioner:
         return partitioner(
-            self._partitioning, self._partition.key.source, self._replicas.keys(), self._ids.source_cluster
+            self._partitioning, self._session.key.source, self._replicas.keys(), self._ids.source_cluster
         )
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""
-        self._partition.refuse_change(self._partitioning, position)
-        key, by = self._partition.key, self._partitioner.by
+        self._session.refuse_change(self._partitioning, position)
+        key, by = self._session.key, self._partitioner.by
         # The plan has refused what may not change, so this is about a topic that grew meanwhile.
         before = position.spread.by.partitions if position.spread else by.partitions
         moves = self._partitioning.moves_keys() and self._partitioning.stated != by.partitions
@@ -147,7 +147,7 @@ class EachOffset:
         self._ends = dict(position.ends(key.source.partition)) if position.spread else {}
         ours, places = position.ends(key.source.partition), self._places(range(by.partitions))
         hiding, epochs = list[TopicPartition](), dict[int, int]()
-        for at, there in sorted(offsets.all_three(self._partition.admin, places).items()):
+        for at, there in sorted(offsets.all_three(self._session.admin, places).items()):
             if isinstance(there, Problem):
                 raise Unreachable(there.what, there.remedy)
             check_end(at, there.high_watermark, ours.get(at.partition, 0))
@@ -160,12 +160,12 @@ class EachOffset:
         # What others of us lost there, too, would be covered by what this session appends.
         others = {
             other: reached
-            for other, reached in (self._partition.ledger.view().positions if changed else {}).items()
+            for other, reached in (self._session.ledger.view().positions if changed else {}).items()
             if reached.ids.target_topic == position.ids.target_topic and reached.delivery == EXACTLY_ONCE
         }
-        refuse_left_open(self._partition.admin, [key, *others], hiding)
-        self._partition.epochs = epochs
-        now = offsets.high_watermarks(self._partition.admin, places) if others else {}  # others may be at work
+        refuse_left_open(self._session.admin, [key, *others], hiding)
+        self._session.epochs = epochs
+        now = offsets.high_watermarks(self._session.admin, places) if others else {}  # others may be at work
         for at, end in sorted(now.items()):
             self._seen[at.partition] = end
             # A log is cut at its end: if anything is lost there, then the last record of all.
@@ -173,10 +173,10 @@ class EachOffset:
             last = max(ends, key=lambda other: (ends[other], other))
             check_end(at, end, ends[last])
             if ends[last]:
-                self._partition.refuse_lost_end(last, others[last], {at.partition: ends[last]})
+                self._session.refuse_lost_end(last, others[last], {at.partition: ends[last]})
 
     def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
-        return [TopicPartition(self._partition.key.target_topic, number) for number in sorted(partitions)]
+        return [TopicPartition(self._session.key.target_topic, number) for number in sorted(partitions)]
 
     def _check_logs(self, first: Mapping[int, int]) -> None:
         """Raise SessionEnded if one of these target partitions may have lost records of other source partitions, in
@@ -185,11 +185,11 @@ class EachOffset:
 
         What others append behind that first record is read back only after this transaction.
         """
-        now = offsets.ends_now(self._partition.admin, self._places(first))
+        now = offsets.ends_now(self._session.admin, self._places(first))
         for at in self._places(first):
             seen = self._seen.get(at.partition, 0)
             end, epoch = now.get(at, (seen, None))
-            if at.partition in self._partition.epochs and self._partition.epochs[at.partition] != epoch:
+            if at.partition in self._session.epochs and self._session.epochs[at.partition] != epoch:
                 raise SessionEnded(f"{at} on the target has another leader than when this session began", "run again")
             if first[at.partition] < seen:
                 raise SessionEnded(
@@ -201,9 +201,9 @@ class EachOffset:
 
     def begin(self) -> Offsets:
         return Offsets(
-            key=self._partition.key,
+            key=self._session.key,
             partitioner=self._partitioner,
-            error=self._partition.sender.error,
+            error=self._session.sender.error,
             ends=self._ends,
             check_logs=self._check_logs,
         )

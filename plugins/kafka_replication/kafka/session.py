@@ -5,23 +5,38 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
+from kafka_replication.copying.sink import Batches, Record, SetAside
 from kafka_replication.kafka import brokers, clients, offsets, topics
+from kafka_replication.kafka.chunk_writer import ChunkWriter, Ends, batch_size
 from kafka_replication.kafka.cursor import RUN_AGAIN, first_record
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.producers import AcknowledgedProducer
+from kafka_replication.kafka.producers import AcknowledgedProducer, SendWindow
+from kafka_replication.kafka.quarantine import Origin, TargetLimits, largest_batch
+from kafka_replication.kafka.quarantine_writer import AsideWriter
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import partitioning_of
-from kafka_replication.model.choices import EXACTLY_ONCE, KEEP, LOSSY, Delivery, Partitioning
+from kafka_replication.model.choices import EXACTLY_ONCE, KEEP, LOSSY, SOLE, Delivery, Failure, Partitioning
 from kafka_replication.model.errors import ForeignWriter, GapFound, Refused, TargetLost
-from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, consumer_group, readable
+from kafka_replication.model.offsets import (
+    Coverage,
+    OffsetRange,
+    PartitionKey,
+    TopicPartition,
+    consumer_group,
+    readable,
+)
 from kafka_replication.planning.lost_end import in_doubt, proven_lost
 from kafka_replication.runtime.deadline import Deadline
+
+if TYPE_CHECKING:
+    from kafka_replication.kafka.batch_producer import BatchProducer
 
 
 def check_end(at: TopicPartition, end: int, ours: int) -> None:
@@ -51,8 +66,10 @@ def refuse_left_open(admin: AdminClient, keys: Iterable[PartitionKey], hidden: I
             )
 
 
-class PartitionSession(ABC):
-    """One session of a key's own producers. The subclass says how it commits."""
+class KafkaSession(ABC):
+    """A `SinkSession` of a key's own producers: chunks, what is set aside, receipts and positions. The subclass says
+    how it commits.
+    """
 
     transaction: TransactionalProducer | AcknowledgedProducer  # writes entries of the ledger
     sender: TransactionalProducer | AcknowledgedProducer  # writes records
@@ -65,12 +82,26 @@ class PartitionSession(ABC):
         deadline: Deadline,
         ledger: Ledger | None = None,
         delivery: Delivery = EXACTLY_ONCE,
+        *,
+        ids: Ids | None = None,
+        aside: SetAside | None = None,
+        partitioning: Partitioning = SOLE,
     ) -> None:
-        """``ledger`` is one that others read, too; None: this session reads the ledger anew."""
+        """``ledger`` is one that others read, too; None: this session reads the ledger anew. ``ids`` None: it writes
+        entries of the ledger only.
+        """
         self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
         self._shared_ledger, self._delivery = ledger, delivery
         self.epochs: Mapping[int, int] = {}  # the leader epochs of target partitions in which our last records stand
         self._newest: Position | None = None  # the position as this session knows it
+        self._ids, self._aside, self._spread = ids, aside, None
+        if ids is not None and not partitioning.sole:
+            from kafka_replication.kafka.multi_partition import EachOffset  # only a worker that needs it loads it
+
+            self._spread = EachOffset(self, ids, partitioning)  # how records lie among those of others
+        # So that the rest of a chunk is acknowledged soon after its time (`Copy.chunk_seconds`) is over.
+        self._window = SendWindow(settings.chunk_seconds / 4)
+        self._writer: ChunkWriter | BatchProducer | None = None  # of the open chunk; None: it is committed
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
         self._make_producers()
 
@@ -87,8 +118,47 @@ class PartitionSession(ABC):
         """Reads the key's ledger partition once, later only the new entries."""
         return self._shared_ledger or KafkaLedger(self.target, self.admin, self.key.replication, self.deadline)
 
+    @cached_property
+    def _limits(self) -> Mapping[str, str]:
+        return topics.config(self.admin, self.key.target_topic)
+
+    @cached_property
+    def _target_limits(self) -> TargetLimits:
+        return TargetLimits.of(self.key.target_topic, self._limits, self.target)
+
+    @property
+    def written(self) -> int:
+        return 0 if self._writer is None else self._writer.sent
+
+    @property
+    def first(self) -> Record | None:
+        return None if self._writer is None else self._writer.first
+
+    @property
+    def throttled(self) -> float:
+        return self.sender.throttling.seconds
+
+    @property
+    def batches(self) -> Batches | None:
+        return None
+
     def fence(self) -> None:
         """End what earlier sessions of this key left open. Where there are transactions, none of them commits later."""
+        if self._ids is not None:
+            self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
+            limit = largest_batch(self._limits)
+            if self._aside is not None and "quarantine" in self._aside.policy.policies:  # its records go there as well
+                quarantine = self._aside.topic
+                if topics.states(self.admin, [quarantine]):
+                    limit = min(limit, largest_batch(topics.config(self.admin, quarantine)))
+            options = self.sender.options
+            options["batch.size"] = batch_size(self.target, limit)
+            if self._aside is not None and self._aside.queue:
+                # for headers of the quarantine, too
+                options["queue.buffering.max.kbytes"] = (self._aside.queue >> 10) + 64
+        self._fence_earlier()
+
+    def _fence_earlier(self) -> None:
         self.transaction.fence()
 
     def close(self) -> None:
@@ -98,6 +168,10 @@ class PartitionSession(ABC):
     def position(self) -> Position | None:
         self._newest = self.ledger.position(self.key)
         return self._newest
+
+    def _stand_at(self, position: Position) -> None:
+        """This session has committed the chunk that was begun, and this position."""
+        self._newest, self._writer = position, None
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target topic still has this id."""
@@ -124,6 +198,10 @@ class PartitionSession(ABC):
         A session without transactions may have left records behind the position, and a profile that loses records may
         have fewer: who reads them back judges them. What was read back is there in any profile.
         """
+        if self._spread is not None:
+            self._spread.check_target(position)
+            return
+        self.refuse_change(SOLE, position)
         at, ours, (end, epoch) = self.key.target, position.target_end, self._end()
         expected = ours
         if position.delivery in LOSSY:  # up to here there was no hole when the records were read back
@@ -206,9 +284,46 @@ class PartitionSession(ABC):
         if there is nothing of this kind.
         """
 
-    def begin(self) -> None:
-        """Begin the next chunk."""
+    def begin(self) -> ChunkWriter:
+        aside = None
+        if self._aside is not None:
+            assert self._ids is not None
+            aside = AsideWriter(
+                rules=self._aside,
+                before=0 if self._newest is None else self._newest.set_aside,
+                limits=self._target_limits,
+                origin=Origin(self.key, self._ids, self._aside.generation),
+                sender=self.sender,
+                partitions=lambda: self._quarantine_partitions,
+            )
+        self._writer = writer = ChunkWriter(
+            key=self.key,
+            sender=self.sender,
+            places=Ends(self) if self._spread is None else self._spread.begin(),
+            window=self._window,
+            limits=self._limits,
+            aside=aside,
+        )
+        self._begin_transaction()
+        return writer
+
+    def _begin_transaction(self) -> None:
         self.transaction.begin()
+
+    @cached_property
+    def _quarantine_partitions(self) -> int:
+        assert self._aside is not None
+        name = self._aside.topic
+        there = topics.states(self.admin, [name])
+        if name not in there:
+            raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
+        return len(there[name].partitions)
+
+    def refusal(self, record: Record) -> Failure | None:
+        return self._target_limits.refusal(record)
+
+    def drop_uncommitted(self, offsets: Coverage) -> None:  # noqa: B027
+        """Fencing has aborted them."""
 
     @abstractmethod
     def lies(self, sent: int, first: int, last: int) -> OffsetRange:
@@ -222,6 +337,6 @@ class PartitionSession(ABC):
 
     @abstractmethod
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
-        """As that of `EntrySession`. Raises Unreachable if this session has committed nothing yet, and Refused where
+        """As that of `SinkSession`. Raises Unreachable if this session has committed nothing yet, and Refused where
         its profile has no transactions.
         """

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.copying.sink import Record, SetAside
+from kafka_replication.copying.sink import Record, SetAside, SinkSession
 from kafka_replication.kafka import (
     brokers,
     clients,
@@ -35,7 +35,7 @@ from kafka_replication.kafka.ledger_reader import LONGEST_TRANSACTION
 from kafka_replication.kafka.producers import AcknowledgedProducer
 from kafka_replication.kafka.quarantine import QuarantineEnds, quarantined_records
 from kafka_replication.kafka.reading import headers_of
-from kafka_replication.kafka.sink import KafkaSink, session_of
+from kafka_replication.kafka.sink import KafkaSink, kind_of
 from kafka_replication.kafka.transactions import TransactionalProducer, fence_each, longest_wait
 from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.ledger.port import Ledger, TransactionPort
@@ -54,8 +54,6 @@ from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topi
 from kafka_replication.runtime.deadline import NEVER, Deadline, StallClock
 from kafka_replication.targets.port import (
     Catalogue,
-    DecidingSession,
-    EntrySession,
     Failures,
     Quarantine,
     Standing,
@@ -127,10 +125,11 @@ class KafkaTarget:
         placing = self._replication.placing
         return KafkaSink(self._config, self._copying, self._deadline, self.ledger, placing, delivery)
 
-    def session(self, key: PartitionKey) -> EntrySession:
-        return session_of(key, self._config, self._copying, self._deadline, delivery=self._replication.delivery)
+    def session(self, key: PartitionKey) -> SinkSession:
+        delivery = self._replication.delivery
+        return kind_of(delivery)(key, self._config, self._copying, self._deadline, delivery=delivery)
 
-    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[DecidingSession]:
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[SinkSession]:
         # Who decides has all records of a chunk in memory already, so that a bound of the queue would save nothing.
         aside = SetAside(searching=True, queue=clients.PRODUCER["message.max.bytes"])
         return self._sink(EXACTLY_ONCE).session(key, ids, aside)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from kafka_replication.copying.sink import Record, digest_of
+from kafka_replication.copying.sink import Record, SinkSession, digest_of
 from kafka_replication.kafka import AdminClient, clients, offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.ledger.account import Account
@@ -23,7 +23,7 @@ from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, consumer_group
 from kafka_replication.runs.reporting import store
 from kafka_replication.runs.run import LeasedRun, Run
-from kafka_replication.targets.port import DecidingSession, Quarantine
+from kafka_replication.targets.port import Quarantine
 from kafka_replication.watermarks.failed import (
     OPEN,
     QUARANTINED,
@@ -142,7 +142,7 @@ class Fenced:
     """
 
     run: LeasedRun
-    session: DecidingSession
+    session: SinkSession
     view: LedgerView  # of after fencing
     account: Account  # with what this session has committed
 

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_replication.copying.sink import SinkSession
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.reading import headers_of, offset_of
 from kafka_replication.ledger.entries import Receipt
@@ -30,7 +31,6 @@ from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.recopy import Remainder, give_back, is_gone, is_gone_in_part, to_copy_again
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Run
-from kafka_replication.targets.port import EntrySession
 from kafka_replication.verification.digests import DIGEST_KIND, BatchDigest, Fingerprint, digest_for, equals
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def give_back_each(run: LeasedRun, snapshot: Snapshot, wanted: Mapping[Partition
             _give_back(run, session, snapshot, offsets)
 
 
-def _give_back(run: LeasedRun, session: EntrySession, snapshot: Snapshot, wanted: Coverage) -> None:
+def _give_back(run: LeasedRun, session: SinkSession, snapshot: Snapshot, wanted: Coverage) -> None:
     key, view = session.key, as_compared(run.view(), snapshot)
     moved = Refused(f"{key.source}: its position changed meanwhile", "start the backfill again")
     if key not in view.positions:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copying.pipeline import Pipeline, load
+from kafka_replication.copying.sink import SinkSession
 from kafka_replication.kafka import snapshotter
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.view import LedgerView
@@ -31,7 +32,6 @@ from kafka_replication.runs.target_drift import Comparison
 from kafka_replication.runtime import deadline as deadlines
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
 from kafka_replication.store.held_lease import HeldLease
-from kafka_replication.targets.port import EntrySession
 from kafka_replication.targets.start_offsets import StartOffsets
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class LeasedRun(Run):
         return call()
 
     @contextmanager
-    def fenced(self, key: PartitionKey) -> Iterator[EntrySession]:
+    def fenced(self, key: PartitionKey) -> Iterator[SinkSession]:
         """A session of this partition, for entries of the ledger, that has fenced every earlier one: until another one
         fences it, nobody else moves the partition's position. Raises Busy if the lease is lost, and Fenced.
         """

@@ -145,7 +145,7 @@ class ChunkWriter:
 
 
 class IdempotentSession:
-    """A `DecidingSession` and an `EntrySession` of one key."""
+    """A `SinkSession` of one key."""
 
     batches: Batches | None = None
 

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Protocol, cast
 from kafka_replication.config import Replication
 from kafka_replication.copying.sink import Record, Sink, SinkSession
 from kafka_replication.copying.steps import named
-from kafka_replication.ledger.entries import FailedRecord, Ids, Position
+from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.ledger.port import Ledger, TransactionPort
-from kafka_replication.model.choices import Failure, Promise, implementation
+from kafka_replication.model.choices import Promise, implementation
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.rights import DenyRule, Login
@@ -204,60 +204,6 @@ class Quarantine(Protocol):
         """The content of a quarantined record; None if it is not there unchanged."""
 
 
-class EntrySession(Protocol):
-    """A session of one key that writes entries of the ledger only. It fences those that copy, and they fence it."""
-
-    @property
-    def key(self) -> PartitionKey: ...
-
-    @property
-    def ledger(self) -> Ledger:
-        """Reads on after `fence`."""
-
-    @property
-    def transaction(self) -> TransactionPort:
-        """For entries that no method here writes; begin it after `fence`."""
-
-    def fence(self) -> None:
-        """As that of `SinkSession`."""
-
-    def position(self) -> Position | None:
-        """As that of `SinkSession`."""
-
-    def check_ids(self, ids: Ids) -> None:
-        """Raise Refused unless the target topic still has this id."""
-
-    def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
-        """End what an earlier session of this key left open in these partitions of the target: shown to readers
-        together with the entries that ``write`` adds to the transaction, or dropped if it is None. Call it after this
-        session has committed something. Raises what `TransactionPort` does.
-        """
-
-    def close(self) -> None:
-        """Give up what is not committed. Never raises."""
-
-
-class DecidingSession(SinkSession, Protocol):
-    """A session that writes records which were set aside, with what a person decided about them: both or neither. Its
-    chunk and the entry of the decision are committed together, by ``transaction``.
-    """
-
-    @property
-    def ledger(self) -> Ledger: ...
-
-    @property
-    def transaction(self) -> TransactionPort:
-        """The chunk that was begun opened it."""
-
-    def refusal(self, record: Record) -> Failure | None:
-        """The failure of a record that the target is certain to refuse."""
-
-    def drop_uncommitted(self, offsets: Coverage) -> None:
-        """Where records are placed by offset: drop those of these source offsets, before they are discarded. A session
-        that died may have written them, and did not commit.
-        """
-
-
 class Target(Protocol):
     """The target of one replication, as one process reaches it. Each part connects at its first use, and raises
     Unreachable and NotAdmitted then.
@@ -291,10 +237,10 @@ class Target(Protocol):
     @property
     def sink(self) -> Sink: ...
 
-    def session(self, key: PartitionKey) -> EntrySession:
+    def session(self, key: PartitionKey) -> SinkSession:
         """A session for entries of one key. The caller closes it."""
 
-    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[DecidingSession]:
+    def deciding(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[SinkSession]:
         """A session that decides about records of one key: in every profile all or nothing."""
 
     def writer(self, writer_id: str, what: str) -> TransactionPort:

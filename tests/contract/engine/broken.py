@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
-from kafka_replication.copying.sink import Batches, Record, RecordWriter, Screen, Sink, SinkSession
-from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
+from kafka_replication.copying.sink import Record, RecordWriter, Screen, Sink, SinkSession
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.choices import Failure
 from kafka_replication.model.offsets import OffsetRange
@@ -47,46 +48,21 @@ class ChangedWriter:
         return self.writer.failures
 
 
-@dataclass
 class ChangedSession:
     """A session whose chunks get other records than the engine's."""
 
-    session: SinkSession
-    change: Change
+    def __init__(self, session: SinkSession, change: Change) -> None:
+        self._session, self._change = session, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
 
     def begin(self) -> RecordWriter:
-        return ChangedWriter(self.session.begin(), self.change)
+        return ChangedWriter(self._session.begin(), self._change)
 
-    @property
-    def batches(self) -> Batches | None:
-        return self.session.batches
 
-    @property
-    def written(self) -> int:
-        return self.session.written
-
-    @property
-    def first(self) -> Record | None:
-        return self.session.first
-
-    @property
-    def throttled(self) -> float:
-        return self.session.throttled
-
-    def fence(self) -> None:
-        self.session.fence()
-
-    def position(self) -> Position | None:
-        return self.session.position()
-
-    def check_target(self, position: Position) -> None:
-        self.session.check_target(position)
-
-    def check_ids(self, ids: Ids) -> None:
-        self.session.check_ids(ids)
-
-    def commit(self, position: Position, receipt: Receipt) -> None:
-        self.session.commit(position, receipt)
+def changed(session: SinkSession, change: Change) -> SinkSession:
+    return cast(SinkSession, ChangedSession(session, change))
 
 
 @dataclass
@@ -110,26 +86,26 @@ class Drops(BrokenReader):
     """Loses a record."""
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        changed = ChangedSession(target, lambda records: records[:3] + records[4:])
-        return super().copy_chunk(left, position, changed, most_records)
+        target = changed(target, lambda records: records[:3] + records[4:])
+        return super().copy_chunk(left, position, target, most_records)
 
 
 class Doubles(BrokenReader):
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        changed = ChangedSession(target, lambda records: records[:1] + records)
-        return super().copy_chunk(left, position, changed, most_records)
+        target = changed(target, lambda records: records[:1] + records)
+        return super().copy_chunk(left, position, target, most_records)
 
 
 class Reorders(BrokenReader):
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        changed = ChangedSession(target, lambda records: records[::-1])
-        return super().copy_chunk(left, position, changed, most_records)
+        target = changed(target, lambda records: records[::-1])
+        return super().copy_chunk(left, position, target, most_records)
 
 
 class LosesHeaders(BrokenReader):
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        changed = ChangedSession(target, lambda records: [(*record[:4], None) for record in records])
-        return super().copy_chunk(left, position, changed, most_records)
+        target = changed(target, lambda records: [(*record[:4], None) for record in records])
+        return super().copy_chunk(left, position, target, most_records)
 
 
 class TakesNullForEmpty(BrokenReader):
@@ -137,7 +113,7 @@ class TakesNullForEmpty(BrokenReader):
         def change(records: list[Record]) -> list[Record]:
             return [(at, time, key or b"", value or b"", headers) for at, time, key, value, headers in records]
 
-        return super().copy_chunk(left, position, ChangedSession(target, change), most_records)
+        return super().copy_chunk(left, position, changed(target, change), most_records)
 
 
 class IgnoresTheLimit(BrokenReader):

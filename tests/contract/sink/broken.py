@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kafka_replication.copying.sink import Record, SetAside
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.commit import Atomic, Ordered
-from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.session import KafkaSession
+from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
@@ -44,17 +44,17 @@ class MisplacingWriter(ChunkWriter):
         return KafkaSegments(tuple(replace(each, first=each.first + 1, last=each.last + 1) for each in good))
 
 
-class DropsRecords(KafkaSinkSession):
+class DropsRecords(Atomic):
     def begin(self) -> ChunkWriter:
         return remade(super().begin(), DroppingWriter)
 
 
-class MisplacesRecords(KafkaSinkSession):
+class MisplacesRecords(Atomic):
     def begin(self) -> ChunkWriter:
         return remade(super().begin(), MisplacingWriter)
 
 
-class CountsForEver(KafkaSinkSession):
+class CountsForEver(Atomic):
     """Says that a committed chunk is still to be committed."""
 
     _count = 0
@@ -65,53 +65,51 @@ class CountsForEver(KafkaSinkSession):
         return self._count
 
 
-class ForgetsToFence(KafkaSinkSession):
+class ForgetsToFence(Atomic):
     """Every session has a transactional id of its own, so that none fences another."""
 
     def fence(self) -> None:
-        sender = self._partition.sender
-        assert isinstance(sender, TransactionalProducer)
-        sender.transactional_id += f"/{uuid.uuid4()}"
+        self.transaction.transactional_id += f"/{uuid.uuid4()}"
         super().fence()
 
 
-class ReadsPositionBeforeFencing(KafkaSinkSession):
-    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
-        super().__init__(partition, ids)
-        self._stale = partition.position()
+class ReadsPositionBeforeFencing(Atomic):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._stale = super().position()
 
     def position(self) -> Position | None:
         return self._stale
 
 
-class CommitsPositionWithoutRecords(KafkaSinkSession):
+class CommitsPositionWithoutRecords(Atomic):
     """Aborts the chunk, then commits position and receipt in a transaction of their own."""
 
     def commit(self, position: Position, receipt: Receipt) -> None:
-        self._partition.sender.producer.abort_transaction(10)
-        self._partition.transaction.begin()
-        self._partition.commit(position, receipt)
+        self.transaction.producer.abort_transaction(10)
+        self.transaction.begin()
+        super().commit(position, receipt)
 
 
-class CommitsRecordsWithoutPosition(KafkaSinkSession):
+class CommitsRecordsWithoutPosition(Atomic):
     def commit(self, position: Position, receipt: Receipt) -> None:
-        self._partition.transaction.commit()
+        self.transaction.commit()
 
 
-class CommitsWhenItIsClosed(KafkaSinkSession):
+class CommitsWhenItIsClosed(Atomic):
     def close(self) -> None:
         try:
-            self._partition.sender.producer.commit_transaction(10)
+            self.transaction.producer.commit_transaction(10)
         except Exception:  # noqa: BLE001  # nothing was open
             super().close()
 
 
-class TakesAnyTarget(KafkaSinkSession):
+class TakesAnyTarget(Atomic):
     def check_target(self, position: Position) -> None:
         pass
 
 
-class TakesAnyTopic(KafkaSinkSession):
+class TakesAnyTopic(Atomic):
     def check_ids(self, ids: Ids) -> None:
         pass
 
@@ -120,7 +118,7 @@ class TakesAnyTopic(KafkaSinkSession):
 class Broken:
     """A broken session and the check that notices it."""
 
-    session: Callable[[PartitionSession, Ids], KafkaSinkSession]
+    session: type[Atomic]
     noticed_by: Check
 
 
@@ -132,8 +130,8 @@ class BrokenSink(KafkaSink):
         self._case, self._broken = case, broken
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        session = self._broken.session(Atomic(key, self._case.ground.connection, SETTINGS, NEVER), ids)
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSession]:
+        session = self._broken.session(key, self._case.ground.connection, SETTINGS, NEVER, ids=ids)
         try:
             yield session
         finally:
@@ -163,7 +161,7 @@ class ForgetsToLook(Ordered):
         super().commit(position, receipt)
 
 
-class LosesTheLast(KafkaSinkSession):
+class LosesTheLast(Ordered):
     """Counts a record that it never sent."""
 
     def begin(self) -> ChunkWriter:
@@ -179,18 +177,18 @@ class ForgetfulWriter(ChunkWriter):
 class WritesThePositionOnly(Ordered):
     """Moves the position as soon as a chunk begins."""
 
-    def begin(self) -> None:
+    def begin(self) -> ChunkWriter:
         if self._newest is not None:
             moved = replace(self._newest.adding(OffsetRange(0, 5), None, 0), delivery="at_least_once")
             apply(self.ledger, self.transaction, [Change(key=self.key, write=(moved,))])
-        super().begin()
+        return super().begin()
 
 
 @dataclass(frozen=True)
 class Unsafe:
     """A broken session without transactions and the check that notices it."""
 
-    session: type[Ordered | KafkaSinkSession]
+    session: type[Ordered]
     noticed_by: Check
 
 
@@ -202,12 +200,10 @@ class BrokenAcknowledgedSink(KafkaSink):
         self._case, self._unsafe = case, unsafe
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        broken = self._unsafe.session
-        commit = broken if issubclass(broken, Ordered) else Ordered
-        partition = commit(key, self._case.ground.connection, SETTINGS, NEVER, delivery="at_least_once")
-        made = broken if issubclass(broken, KafkaSinkSession) else KafkaSinkSession
-        session = made(partition, ids)
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSession]:
+        session = self._unsafe.session(
+            key, self._case.ground.connection, SETTINGS, NEVER, delivery="at_least_once", ids=ids
+        )
         try:
             yield session
         finally:
