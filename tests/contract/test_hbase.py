@@ -15,15 +15,13 @@ import pytest
 from kafka_replication.copying.sink import Record, RefusedAt
 from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
-from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.tables import Puts
-from kafka_replication.hbase.target import HBaseTarget
+from kafka_replication.hbase.target import TABLE, HBaseTarget, TableShelf
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.choices import LATEST, FailureKind
 from kafka_replication.model.errors import LedgerUnreadable, Refused, Unreachable
 from kafka_replication.targets.journal import LedgerRecord
-from kafka_replication.targets.record_store import Item, place_of
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import Item, Resend, place_of
 from stack.hbase_server import HBaseServer
 from tests.conformance import catalogue, deciding, latest, ledger, sink, standing, transaction
 from tests.conformance.ground import opened, raised

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from thriftpy2.rpc import client_context
 
-from kafka_replication.hbase.shelf import TABLE
+from kafka_replication.hbase.target import TABLE
 from kafka_replication.model.choices import LATEST
 from kafka_replication.model.errors import NotAuthorized
 from kafka_replication.planning.snapshot import Finding

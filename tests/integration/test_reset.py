@@ -16,7 +16,7 @@ from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
-from kafka_replication.targets.occupied import Ends, Failed, TargetRecords
+from kafka_replication.targets.start_offsets import Ends, Failed, TargetRecords
 from tests.support.checker import read
 from tests.support.command_line import command
 from tests.support.jobs import copy_once

@@ -22,9 +22,8 @@ from thriftpy2.rpc import client_context
 
 from kafka_replication.copying.sink import Record
 from kafka_replication.hbase.client import Client
-from kafka_replication.hbase.shelf import TABLE, TableShelf
 from kafka_replication.hbase.tables import ID, PARTITIONS, SHAPE
-from kafka_replication.hbase.target import HBaseTarget
+from kafka_replication.hbase.target import TABLE, HBaseTarget, TableShelf
 from kafka_replication.model.choices import LATEST, RECORDS, Shape
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.port import TargetKind, TargetSettings

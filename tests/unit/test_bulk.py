@@ -11,7 +11,7 @@ from kafka_replication.opensearch.client import Client
 from kafka_replication.opensearch.documents import Bulk, deletion, item, judged
 from kafka_replication.opensearch.journal import IndexShelf
 from kafka_replication.targets.journal import LedgerRecord
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import Resend
 from tests.support.http_proxy import Proxy, running
 
 MARK = "m4rk-of-bob@example.org"

@@ -39,8 +39,7 @@ from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Head, LedgerRecord
 from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import Failures
-from kafka_replication.targets.record_store import Aside, Description, Item, Leftover, Records, RecordStore
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import Aside, Description, Item, Leftover, Records, RecordStore, Resend
 from kafka_replication.targets.stored_reading import StoredQuarantine, StoredStanding
 from kafka_replication.targets.stored_target import StoredCatalogue, StoredSink, StoredTarget
 from kafka_replication.verification.digests import BatchDigest, Digest, Fingerprint

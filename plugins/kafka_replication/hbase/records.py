@@ -48,8 +48,7 @@ from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.targets import keyed
 from kafka_replication.targets.keyed import KeyedPartition, NoPlace
-from kafka_replication.targets.record_store import MOST_FOREIGN, Item, Leftover, Records
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import MOST_FOREIGN, Item, Leftover, Records, Resend
 from kafka_replication.verification.digests import record_digest
 from kafka_replication.verification.matching import Sent
 from kafka_replication.verification.newest import Found
@@ -80,7 +79,10 @@ class KeyedRows:
         begin, end = _first(origin, wanted.from_), _first(origin, min(wanted.until, MOST_OFFSET + 1))
         if begin >= end:
             return
-        scanned = self._scans.origins(ALL, timeRange=_times(begin, end), filterString=_written_by(origin))
+        # HBase leaves out most rows of other origins, so that they need not travel.
+        begins = FAMILY, ORIGIN, origin.beginning.replace(b"'", b"''")
+        of_origin = b"SingleColumnValueFilter('%s', '%s', =, 'binaryprefix:%s', true, true)" % begins
+        scanned = self._scans.origins(ALL, timeRange=_times(begin, end), filterString=of_origin)
         # Rows of others are not read again: what is the newest of all, and of this time, the scan has found.
         for row, cells in self._read((row for row, cells in scanned if origin.is_of(cells)), *names):
             if origin.is_of(cells) and (offset := _offset(cells)) is not None and offset in wanted:
@@ -90,7 +92,10 @@ class KeyedRows:
         """The keys of rows that this generation of the replication has not written. Their timestamps are not ours:
         times in milliseconds are below those of every generation.
         """
-        for begin, end in _outside(generation):
+        spans = [(0, EVER)]
+        if generation is not None:
+            spans = [(0, stamp(generation, 0)), (stamp(generation + 1, 0), EVER)]
+        for begin, end in spans:
             keys = self._scans.keys(ALL, timeRange=_times(begin, end)) if begin < end else iter(())
             for row, cells in self._read(keys, ORIGIN):
                 if generation is None or not _is_of(cells, replication, generation):
@@ -115,19 +120,9 @@ def _times(begin: int, end: int) -> Any:
     return thrift().TTimeRange(minStamp=begin, maxStamp=end)
 
 
-def _written_by(origin: Origin) -> bytes:
-    """A filter by which HBase leaves out most rows of other origins, so that they need not travel."""
-    begins = origin.beginning.replace(b"'", b"''")
-    return b"SingleColumnValueFilter('%s', '%s', =, 'binaryprefix:%s', true, true)" % (FAMILY, ORIGIN, begins)
-
-
 def _first(origin: Origin, offset: int) -> int:
     """The first timestamp of this offset or a later one."""
     return stamp(origin.generation, offset) if offset <= MOST_OFFSET else stamp(origin.generation + 1, 0)
-
-
-def _outside(generation: int | None) -> list[tuple[int, int]]:
-    return [(0, EVER)] if generation is None else [(0, stamp(generation, 0)), (stamp(generation + 1, 0), EVER)]
 
 
 def _offset(cells: Cells) -> int | None:

@@ -25,8 +25,7 @@ from kafka_replication.model.errors import (
 )
 from kafka_replication.model.harmless import harmless
 from kafka_replication.planning.snapshot import Problem
-from kafka_replication.targets.record_store import Item
-from kafka_replication.targets.resend import Outcome, Resend
+from kafka_replication.targets.record_store import Item, Outcome, Resend
 
 # A table of HBase has no id, so that one that was created again would be taken for the one before: it gets ours.
 ID: Final = b"kafka-replication.id"
@@ -154,7 +153,9 @@ def problem_of(name: str, there: Any, shape: Shape = RECORDS) -> Problem | None:
     families = {family.name: family for family in there.columns or ()}
     if FAMILY not in families:
         return Problem(f"{name} on the target has no family {FAMILY.decode()!r}", _add_family(name))
-    if problem := family_problem(name, _decoded(families[FAMILY].attributes)):
+    attributes = families[FAMILY].attributes or {}
+    decoded = {name.decode(): value.decode(errors="replace") for name, value in attributes.items()}
+    if problem := family_problem(name, decoded):
         return problem
     if id_of(there) is None:
         command = f"alter '{name}', METADATA => {{'{ID.decode()}' => '{uuid.uuid4().hex}'}}"
@@ -198,10 +199,6 @@ def _encoded(settings: Mapping[str, str]) -> dict[bytes, bytes]:
     return {name.encode(): value.encode() for name, value in settings.items()}
 
 
-def _decoded(attributes: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    return {name.decode(): value.decode(errors="replace") for name, value in (attributes or {}).items()}
-
-
 TOO_LARGE = ("exceeds limit of", "KeyValue size too large")
 # What a cell may have by default. The gateway's own client refuses more without a reason that it would tell.
 CELL_BYTES = 10 << 20
@@ -224,7 +221,7 @@ class Puts:
         """
         return self.resend.write(self.table, items, self._once)
 
-    def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
+    def _once(self, batch: Sequence[Item]) -> Outcome:
         try:
             puts = [item.request for item in batch]
             self.client.call("putMultiple", self.table.encode(), puts, seconds=self.resend.stall_seconds, repeats=False)
@@ -235,7 +232,7 @@ class Puts:
             return Outcome(tuple(batch), error.what)
         return Outcome()
 
-    def _judged(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
+    def _judged(self, batch: Sequence[Item], answer: Answer) -> Outcome:
         too_large = any(text in answer.reason for text in TOO_LARGE)
         if too_large or (answer.inside and any(one.size > CELL_BYTES for one in batch)):
             if len(batch) > 1:
@@ -250,7 +247,7 @@ class Puts:
             return Outcome(tuple(batch), error.what, blocked="disabled" in error.what)
         raise error from answer
 
-    def _by_halves(self, batch: Sequence[Item]) -> Outcome[Item]:
+    def _by_halves(self, batch: Sequence[Item]) -> Outcome:
         """The same rows in two calls, at once: one of them is too large, and keeps the others from being written."""
         middle = len(batch) // 2
         parts = [self._once(batch[:middle]), self._once(batch[middle:])]

@@ -24,8 +24,7 @@ from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.opensearch.client import BLOCK, SEE, Answer, Client, path
 from kafka_replication.targets import keyed
 from kafka_replication.targets.keyed import NoPlace
-from kafka_replication.targets.record_store import Item
-from kafka_replication.targets.resend import Outcome, Resend
+from kafka_replication.targets.record_store import Item, Outcome, Resend
 
 FIELD: Final = "kafka"
 ABOUT: Final = "kafka_replication"  # in an index's mapping: what we say about it
@@ -244,7 +243,7 @@ def deletion(offset: int, id_: str, version: int) -> Item:
     return Item(offset, action, len(action))
 
 
-def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest: bool = False) -> Outcome[Item]:
+def judged(items: Sequence[Item], answer: dict[str, Any], index: str, *, newest: bool = False) -> Outcome:
     """Pure. Raises Fenced, NotAuthorized, Refused (the index is gone), and Unexpected for an answer that has not one
     entry for each item: then nothing is known of any of them. ``newest`` as in `Bulk`.
     """
@@ -302,7 +301,7 @@ class Bulk:
         """
         return self.resend.write(self.index, items, self._once)
 
-    def _once(self, batch: Sequence[Item]) -> Outcome[Item]:
+    def _once(self, batch: Sequence[Item]) -> Outcome:
         """One request. One that is refused as a whole is like one of whose items each is refused."""
         body = b"".join(one.request for one in batch)
         try:
@@ -314,7 +313,7 @@ class Bulk:
             return self._as_a_whole(batch, answer_)
         return judged(batch, answer, self.index, newest=self.newest)
 
-    def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome[Item]:
+    def _as_a_whole(self, batch: Sequence[Item], answer: Answer) -> Outcome:
         if answer.status == 413 and len(batch) == 1:
             what = f"{self.index} refuses it: the cluster takes no request of {batch[0].size} bytes"
             return Outcome(refused=(Failure(batch[0].offset, FailureKind.TOO_LARGE, what, "413"),))

@@ -99,7 +99,10 @@ class IndexShelf(Shelf):
         return True
 
     def store(self, records: Sequence[LedgerRecord]) -> None:
-        lines = [line for record in records for line in (self._action(record), self._document(record))]
+        lines = list[str]()
+        for record in records:
+            place = {"_id": self._id(record.place), "version": record.offset + 1, "version_type": "external"}
+            lines += [json.dumps({"index": place}) + "\n", self._document(record)]
         statuses = self._statuses(lines)
         if 2 * len(statuses) != len(lines) or not all(status in (200, 201, 409) for status in statuses):
             raise NotReady(f"{INDEX} on the target does not take all entries: {statuses[:5]}", "run again")
@@ -119,10 +122,6 @@ class IndexShelf(Shelf):
         except Answer as answer_:
             raise self.client.refused(answer_) from answer_
         return [int(next(iter(item.values()))["status"]) for item in answer.get("items", ())]
-
-    def _action(self, record: LedgerRecord) -> str:
-        at = {"_id": self._id(record.place), "version": record.offset + 1, "version_type": "external"}
-        return json.dumps({"index": at}) + "\n"
 
     def _id(self, place: tuple[str, int, str]) -> str:
         return f"entry:{xxhash.xxh3_128_hexdigest(json.dumps([self.replication, *place]).encode())}"

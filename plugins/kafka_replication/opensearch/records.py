@@ -46,8 +46,7 @@ from kafka_replication.opensearch.searches import (
 )
 from kafka_replication.targets import keyed
 from kafka_replication.targets.keyed import KeyedPartition, version
-from kafka_replication.targets.record_store import MOST_FOREIGN, Item, Leftover, Records
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import MOST_FOREIGN, Item, Leftover, Records, Resend
 from kafka_replication.verification.digests import record_digest
 from kafka_replication.verification.matching import Sent
 from kafka_replication.verification.newest import Found

@@ -156,14 +156,10 @@ def partitions_of(there: Mapping[str, Any]) -> int:
     return int(there["mappings"].get("_meta", {}).get(ABOUT, {}).get("partitions", 1))
 
 
-def shape_of(there: Mapping[str, Any]) -> str:
-    return str(there["mappings"].get("_meta", {}).get(ABOUT, {}).get("shape", RECORDS))
-
-
 def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> Problem | None:
     """The reason why no record may be written to an index as it is; None if it may be."""
     settings, mappings = there["settings"], there["mappings"]
-    if (made := shape_of(there)) != shape:
+    if (made := str(mappings.get("_meta", {}).get(ABOUT, {}).get("shape", RECORDS))) != shape:
         return Problem(
             f"{name} was made for 'shape: {made}', not for 'shape: {shape}': documents of both cannot be told apart",
             "write to another index (topics.rename); one of your own, which has no documents yet, can be prepared: PUT"
@@ -187,7 +183,10 @@ def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> P
     source = mappings.get("_source", {})
     if source.get("enabled") is False or source.get("includes") or source.get("excludes"):
         return Problem(f"{name} does not store whole documents (_source)", "create an index that does")
-    missing = _missing_fields(mappings.get("properties", {}).get(FIELD, {}), shape)
+    # The fields by which records are found again: one may be missing, or of another type.
+    fields = mappings.get("properties", {}).get(FIELD, {}).get("properties", {})
+    needed = ("replication", "generation", "topic", "partition", "offset", *(["tombstone"] if shape == LATEST else []))
+    missing = [one for one in needed if fields.get(one, {}).get("type") != FIELDS["properties"][one]["type"]]
     if missing:
         wanted = json.dumps({"properties": {FIELD: FIELDS}})
         return Problem(
@@ -195,10 +194,3 @@ def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> P
             f"before anything is written there: PUT {path(name, '_mapping')} {wanted}",
         )
     return None
-
-
-def _missing_fields(there: Mapping[str, Any], shape: Shape) -> list[str]:
-    """The fields by which records are found again that are missing, or of another type."""
-    properties = there.get("properties", {})
-    needed = ("replication", "generation", "topic", "partition", "offset", *(["tombstone"] if shape == LATEST else []))
-    return [name for name in needed if properties.get(name, {}).get("type") != FIELDS["properties"][name]["type"]]

@@ -23,8 +23,7 @@ from kafka_replication.opensearch.records import IndexRecords, KeyRecords
 from kafka_replication.opensearch.searches import described, hits, partitions_of, problem_of, refresh
 from kafka_replication.planning.snapshot import Problem
 from kafka_replication.targets.port import TargetSettings, ToCreate
-from kafka_replication.targets.record_store import Aside, Description, RecordStore
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import Aside, Description, RecordStore, Resend
 from kafka_replication.targets.stored_target import LEDGER, StoredTarget
 
 DEFAULT_REPLICAS: Final = 1

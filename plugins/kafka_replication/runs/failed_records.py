@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kafka_replication.copying.sink import Record, SinkSession, digest_of
@@ -83,11 +83,8 @@ def failed_records(run: Run, view: LedgerView, selection: Selection) -> list[Fai
         rows |= {**of_key, **_found_in_quarantine(run, view, key, of_key)}
     store(run, (row for id_, row in rows.items() if row != stored.get(id_)))
     meant = [row for _, row in sorted(rows.items()) if selection.has(row)]
-    return [row for row in meant if selection.history or not row.is_open or not _is_earlier(row, view)]
-
-
-def _is_earlier(row: FailedRow, view: LedgerView) -> bool:
-    return row.key in view.positions and row.generation < view.positions[row.key].generation
+    newest = {key: position.generation for key, position in view.positions.items()}
+    return [row for row in meant if selection.history or not row.is_open or row.generation >= newest.get(row.key, 0)]
 
 
 def _found_in_quarantine(
@@ -203,23 +200,13 @@ class FailedContents:
     def of(self, failed: FailedRecord) -> Record | None:
         """The record; None if neither side has it unchanged."""
         if self._readable is not None and failed.offset in self._readable:
-            record = self._at_source(failed)
-            if record is not None and digest_of(record) == failed.digest:
-                return record
+            try:
+                record = next(self._source.content(OffsetRange(failed.offset, failed.offset + 1)), None)
+                if record is not None and digest_of(record) == failed.digest:
+                    return record
+            except (GapFound, Refused, SystemError) as error:  # it is gone, or cannot be read, or not decoded
+                log.info("%s offset %d: %s", self._key.source, failed.offset, error)
         return self._quarantine.original(self._key, failed)
-
-    def _at_source(self, failed: FailedRecord) -> Record | None:
-        try:
-            return next(self._source.content(OffsetRange(failed.offset, failed.offset + 1)), None)
-        except (GapFound, Refused, SystemError) as error:  # it is gone, or cannot be read, or not decoded
-            log.info("%s offset %d: %s", self._key.source, failed.offset, error)
-            return None
 
     def close(self) -> None:
         self._source.close()
-
-
-def failed_contents(
-    key: PartitionKey, source: clients.ClientConfig, quarantine: Quarantine, stall: float
-) -> closing[FailedContents]:
-    return closing(FailedContents(key, source, quarantine, stall))

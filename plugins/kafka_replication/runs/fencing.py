@@ -147,7 +147,9 @@ def _dropped(
     """
     known, stands = view.positions[key], partial(_stands, run, key)
     said = [one for one in hidden if isinstance(one, Receipt) and one.generation == known.generation]
-    for moved in (one for one in hidden if isinstance(one, Position) and _is_next(known, one)):
+    for moved in (one for one in hidden if isinstance(one, Position) and one.generation == known.generation):
+        if known.coverage.subtract(moved.coverage) or not moved.coverage.subtract(known.coverage):
+            continue  # no copier at the known position has moved it so
         counted = [one for one in said if moved.coverage.contains(one.range)]
         added = [one for one in counted if not known.coverage.contains(one.range)]
         if all(any(map(stands, one.parts)) for one in added):
@@ -158,12 +160,6 @@ def _dropped(
     counted = [one for one in said if known.coverage.contains(one.range)]
     there = receipts(key) if counted else ()
     return [one for one in counted if one not in there]
-
-
-def _is_next(known: Position, moved: Position) -> bool:
-    """True if a copier at the position ``known`` has moved it so."""
-    added, lacking = moved.coverage.subtract(known.coverage), known.coverage.subtract(moved.coverage)
-    return moved.generation == known.generation and bool(added) and not lacking
 
 
 def _stands(run: LeasedRun, key: PartitionKey, part: Part) -> bool:

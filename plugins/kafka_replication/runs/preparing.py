@@ -39,8 +39,7 @@ from kafka_replication.runs.mending import Mended, mend
 from kafka_replication.runs.previewing import already_there, with_engines, with_missing_rights
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.target_topics import create_quarantine, create_targets
-from kafka_replication.targets.occupied import Ends
-from kafka_replication.targets.start_offsets import StartOffsets
+from kafka_replication.targets.start_offsets import Ends, StartOffsets
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from kafka_replication.planning.snapshot import Finding, Problem, Snapshot
 from kafka_replication.planning.topic_settings import created_config
 from kafka_replication.runs.looking import Live, ask, asked, defended, look
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.targets.occupied import TargetRecords
+from kafka_replication.targets.start_offsets import TargetRecords
 
 
 def with_engines(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:

@@ -31,7 +31,7 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.bookkeeping import change_to
 from kafka_replication.runs.run import LeasedRun, Request
 from kafka_replication.runs.target_topics import create_targets
-from kafka_replication.targets.occupied import Ends, Failed
+from kafka_replication.targets.start_offsets import Ends, Failed
 from kafka_replication.watermarks.values import Watermark
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,8 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
     steps.fence_stale_producers(run)
     view = run.view()
     key = approval.key(run.replication)
-    recorded = _recorded_gap(view, key, approval.range)
+    gaps_of_key = view[key].gaps if key in view.positions else ()
+    recorded = next((gap for gap in gaps_of_key if gap.range == approval.range), None)
     if recorded is None:
         planned = _planned(run, view, key)
         if planned.state is State.LATE_GAP:
@@ -80,11 +81,6 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
         gap, new = recorded, False
     steps.advance(run, [key])
     return gap, new
-
-
-def _recorded_gap(view: LedgerView, key: PartitionKey, range_: OffsetRange) -> Gap | None:
-    gaps_of_key = view[key].gaps if key in view.positions else ()
-    return next((gap for gap in gaps_of_key if gap.range == range_), None)
 
 
 def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:

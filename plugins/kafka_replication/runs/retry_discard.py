@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -33,7 +33,7 @@ from kafka_replication.model.errors import (
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.runs import steps
-from kafka_replication.runs.failed_records import FailedContents, Fenced, Outcome, failed_contents, fenced, left_of
+from kafka_replication.runs.failed_records import FailedContents, Fenced, Outcome, fenced, left_of
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.verification.digests import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.newest import NewestRecords, at_keys, key_reader
@@ -91,7 +91,7 @@ def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list
         clusters, stall = run.clusters, run.replication.copying.stall_timeout
         with (
             clusters.target.quarantine() as quarantine,
-            failed_contents(key, clusters.source, quarantine, stall) as contents,
+            closing(FailedContents(key, clusters.source, quarantine, stall)) as contents,
             ExitStack() as session,
         ):
             yield from _Retry(
@@ -114,7 +114,8 @@ def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list
     """The outcomes of the records, partition by partition. One that is refused or does not answer holds up no other."""
     steps.fence_stale_producers(run)
     view, done = run.view(), dict[FailedId, Outcome]()
-    for key, some in _by_key(rows):
+    in_order = sorted(rows, key=lambda row: row.id)
+    for key, some in ((key, list(of_key)) for key, of_key in groupby(in_order, lambda row: row.key)):
         try:
             for outcome in handle(view, key, some):
                 done[outcome.row.id] = outcome
@@ -190,7 +191,8 @@ class _Retry:
         try:
             yield from self._together(chunk)
         except RefusedAt as refused:
-            self._end()
+            self.session.close()  # it is over: all it can do is abort its transaction
+            self.held = None
             if len(chunk) == 1:
                 yield Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")
             elif named := {failure.offset: failure.reason for failure in refused.failures}:
@@ -206,18 +208,6 @@ class _Retry:
         self.held = self.session.enter_context(fenced(self.run, self.before, self.key))
         return self.held
 
-    def _end(self) -> None:
-        """A session in which the target refused a record is over: all it can do is abort its transaction."""
-        self.session.close()
-        self.held = None
-
-    def _fence_again(self, rows: Sequence[FailedRow]) -> Fenced:
-        """The next session, after a refusal. Somebody else may have come between the two: look again what is left."""
-        held = self._fence()
-        if len(left_of(held, rows, ())[0]) < len(rows):
-            raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
-        return held
-
     def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
         self.run.check()
         digest = Fingerprint()
@@ -225,7 +215,10 @@ class _Retry:
             for record in content.written:
                 digest.add(*record[1:])
         rows = [content.row for content in chunk]
-        held = self.held or self._fence_again(rows)
+        if (held := self.held) is None:  # after a refusal: somebody else may have come between the two sessions
+            held = self._fence()
+            if len(left_of(held, rows, ())[0]) < len(rows):
+                raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
         session, position = held.session, held.account.position
         session.check_target(position)
         writer = session.begin()
@@ -279,11 +272,6 @@ class _Retry:
                         f" {', '.join(differences)}",
                         "find out who changed the target, then audit the topic (kafka-replication audit)",
                     )
-
-
-def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:
-    for key, some in groupby(sorted(rows, key=lambda row: row.id), lambda row: row.key):
-        yield key, list(some)
 
 
 def _entry(held: Fenced, state: str, rows: Sequence[FailedRow], decision: Decision) -> Handled:

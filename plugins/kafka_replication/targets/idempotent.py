@@ -22,8 +22,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey,
 from kafka_replication.model.times import now
 from kafka_replication.targets.journal_ledger import EntryWriter
 from kafka_replication.targets.keyed import NewestPlaces, NoPlace, OffsetPlaces
-from kafka_replication.targets.record_store import Aside, Item, Leftover, RecordStore, place_of
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import Aside, Item, Leftover, RecordStore, Resend, place_of
 
 AT_ONCE = 2  # requests of one session that are under way
 REQUEST_BYTES = 4 << 20
@@ -122,20 +121,15 @@ class ChunkWriter:
             self._ready, self._bytes = [], 0
 
     def _end_oldest(self) -> None:
+        """Raises its refusals with what the other requests have taught: a new session sets all aside at once."""
         if refused := self._under_way.popleft().result():
-            self._raise_all(refused)
+            known = [*refused, *(failure for request in self._under_way for failure in request.result())]
+            self._under_way.clear()
+            raise self._session.refused(sorted(known, key=lambda failure: failure.offset))
 
     def _raise_refused(self, *, wait: bool) -> None:
         while self._under_way and (wait or self._under_way[0].done()):
             self._end_oldest()
-
-    def _raise_all(self, refused: Sequence[Failure]) -> None:
-        """With what the other requests have taught: a new session then sets all of it aside at once."""
-        known = list(refused)
-        for request in self._under_way:
-            known += request.result()
-        self._under_way.clear()
-        raise self._session.refused(sorted(known, key=lambda failure: failure.offset))
 
     def finish(self, digest: str) -> Placement:
         self._send()
@@ -270,7 +264,10 @@ class IdempotentSession:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._remove_leftovers(receipt)
-        self.ledger.write(self.transaction, self.key, _promising(receipt))
+        receipt = replace(receipt, promise=IDEMPOTENT)
+        if receipt.proof is Proof.BY_KEY:
+            receipt = replace(receipt, promise=LATEST, superseded=receipt.count - receipt.newest.keys)
+        self.ledger.write(self.transaction, self.key, receipt)
         self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()
         self._chunk = None
@@ -309,9 +306,3 @@ class IdempotentSession:
         if not unfinished and not self._resend.unanswered:
             self.transaction.leave()
         self.transaction.close()
-
-
-def _promising(receipt: Receipt) -> Receipt:
-    if receipt.proof is Proof.BY_KEY:
-        return replace(receipt, promise=LATEST, superseded=receipt.count - receipt.newest.keys)
-    return replace(receipt, promise=IDEMPOTENT)

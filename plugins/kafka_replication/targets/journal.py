@@ -112,10 +112,6 @@ class Head:
         new = tuple(LedgerRecord.of_json((self.next_offset + number, *entry)) for number, entry in enumerate(entries))
         return replace(self, next_offset=self.next_offset + len(new), tail=(*self.tail, *new))
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.tail) > MOST_IN_TAIL or sum(record.size for record in self.tail) > MOST_BYTES_IN_TAIL
-
     def as_json(self) -> dict[str, Any]:
         expired = {"expired": self.expired, "receipts_from": self.receipts_from} if self.expired else {}
         epoch = {"epoch": self.epoch, "epoch_from": self.epoch_from} if self.epoch_from else {}
@@ -227,7 +223,8 @@ class Journal:
             before = self.head()
             if (after := changed(before)) is before:
                 return before
-            if before.tail and after.is_full:
+            size = sum(record.size for record in after.tail)
+            if before.tail and (len(after.tail) > MOST_IN_TAIL or size > MOST_BYTES_IN_TAIL):
                 self.shelf.store(_newest(before.tail))
                 after = replace(after, tail=after.tail[len(before.tail) :])
             if self.shelf.replace(before, after):

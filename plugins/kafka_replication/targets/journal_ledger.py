@@ -174,17 +174,13 @@ def _add(entries: NewestEntries, record: LedgerRecord) -> None:
     entries.add(record.topic, record.partition, record.offset, record.key.encode(), value)
 
 
-def writer_name(writer_id: str) -> str:
-    """The short name of a writer in the head."""
-    return str(xxhash.xxh3_64_hexdigest(writer_id.encode()))
-
-
 class EntryWriter:
     """A `TransactionPort`: what is sent is kept until the commit, which is one conditional write."""
 
     def __init__(self, journal: Journal, writer_id: str, what: str, check: Callable[[str, int], None]) -> None:
         """``check`` raises the error about a topic that lacks this partition."""
-        self._journal, self._writer, self._what, self._check = journal, writer_name(writer_id), what, check
+        self._journal, self._what, self._check = journal, what, check
+        self._writer = str(xxhash.xxh3_64_hexdigest(writer_id.encode()))  # its short name in the head
         self.session: int | None = None  # the number of this session; higher than that of every earlier one
         self.epoch = 0  # that of the head when this session began
         self.open = False
@@ -216,14 +212,11 @@ class EntryWriter:
         self.close()
 
     def _with_entries(self, head: Head) -> Head:
-        after = self._checked(head).with_(self._entries)
-        failpoints.reached("P2", self._what)
-        return after
-
-    def _checked(self, head: Head) -> Head:
         if head.sessions.get(self._writer) != self.session:
             raise Fenced(f"{self._what}: a newer session took over", "run again when the other run has ended")
-        return head
+        after = head.with_(self._entries)
+        failpoints.reached("P2", self._what)
+        return after
 
     def close(self) -> None:
         self.open, self._entries = False, []

@@ -118,23 +118,18 @@ class OffsetPlaces:
 
     def add(self, records: Sequence[Record]) -> None:
         if self._digests:
-            for record in records:
-                self._add_one(record)
+            for offset, *fields in records:
+                last = self._parts[-1][1] if self._parts else -1
+                apart = offset != last + 1 and any(last < left_out < offset for left_out in self._left_out)
+                if not self._parts or apart:
+                    self._parts.append((offset, offset, 0, Fingerprint()))
+                first, _, number, digest = self._parts[-1]
+                assert digest is not None
+                digest.add(*fields)
+                self._parts[-1] = (first, offset, number + 1, digest)
         elif records:
             first, _, number, _ = self._parts.pop() if self._parts else (records[0][0], 0, 0, None)
             self._parts.append((first, records[-1][0], number + len(records), None))
-
-    def _add_one(self, record: Record) -> None:
-        offset = record[0]
-        if not self._parts or self._is_apart(self._parts[-1][1], offset):
-            self._parts.append((offset, offset, 0, Fingerprint()))
-        first, _, number, digest = self._parts[-1]
-        assert digest is not None
-        digest.add(*record[1:])
-        self._parts[-1] = (first, offset, number + 1, digest)
-
-    def _is_apart(self, last: int, offset: int) -> bool:
-        return offset != last + 1 and any(last < left < offset for left in self._left_out)
 
     def leave_out(self, offset: int) -> None:
         """The record at this offset is not written."""

@@ -8,8 +8,11 @@ session wrote has to stay as it is, whenever an earlier one writes.
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,15 +21,16 @@ import xxhash
 from kafka_replication.copying.sink import Record
 from kafka_replication.ledger.entries import Ids, Place, Position
 from kafka_replication.model.choices import Failure, FailureKind
-from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.errors import NotReady, Refused, ReplicationError, Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.rights import Login
 from kafka_replication.planning.snapshot import Problem
+from kafka_replication.runtime.deadline import NEVER, Deadline, StallClock, backoff
 from kafka_replication.targets.journal import Shelf
 from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import TargetSettings, ToCreate
-from kafka_replication.targets.resend import Resend
 
+log = logging.getLogger(__name__)
 MOST_FOREIGN = 1_000  # records of others that are counted and shown one by one
 COPIES = 2  # of each record, where the target tells nothing of them: so many that nobody is warned
 Leftover = tuple[int, str]  # offset and place of a record that an earlier session wrote and did not commit
@@ -222,3 +226,63 @@ class RecordStore(Shelf):
     def refusals(self, topics: Iterable[ToCreate]) -> dict[str, ReplicationError]:
         """As that of a `Catalogue`."""
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answers about the items of one request: what is sent again and why, and what is refused for ever.
+
+    ``blocked``: a person has to remove the reason.
+    """
+
+    again: tuple[Item, ...] = ()
+    why: str = ""
+    refused: tuple[Failure, ...] = ()
+    blocked: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Resend:
+    """Sends again what is refused for now, for as long as ``stall_seconds`` pass without an acknowledgement."""
+
+    stall_seconds: float
+    deadline: Deadline = NEVER
+    pause: Callable[[float], None] = field(default=time.sleep)
+    waited: float = 0.0  # seconds in pauses, of all threads that write
+    unanswered: bool = False  # a request without an answer was sent again: the first one may still be carried out
+    _adding: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def write(
+        self, where: str, items: Sequence[Item], once: Callable[[Sequence[Item]], Outcome]
+    ) -> tuple[Failure, ...]:
+        """Write them all to ``where`` by ``once``, which makes one request. Returns the refused ones.
+
+        Raises Stalled or NotReady, which name what was waited for, and the errors of ``once``.
+        """
+        left, refused = [tuple(items)] if items else [], list[Failure]()
+        clock, failures = StallClock(self.stall_seconds), 0
+        while left:
+            batch = left.pop()
+            outcome = once(batch)
+            refused += outcome.refused
+            if len(outcome.again) < len(batch):
+                clock.moved()
+                failures = 0
+            if outcome.again:
+                failures += 1
+                self._wait(where, outcome, clock, failures)
+                middle = (len(outcome.again) + 1) // 2
+                left += [half for half in (outcome.again[middle:], outcome.again[:middle]) if half]
+        return tuple(refused)
+
+    def _wait(self, where: str, outcome: Outcome, clock: StallClock, failures: int) -> None:
+        self.deadline.check(f"writing to {where}: {outcome.why}")
+        if clock.is_over():
+            what = f"{where} takes nothing for {self.stall_seconds:g} s (copy.stall_timeout): {outcome.why}"
+            remedy = "find out what the cluster lacks (disk, memory, what is writable); then it goes on"
+            raise (NotReady if outcome.blocked else Stalled)(what, remedy)
+        seconds = min(backoff(failures), max(0.1, self.stall_seconds / 4))
+        log.warning("%s: %d are sent again in %.1f s: %s", where, len(outcome.again), seconds, outcome.why)
+        self.pause(seconds)
+        with self._adding:
+            self.waited += seconds

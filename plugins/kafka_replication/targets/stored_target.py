@@ -33,8 +33,7 @@ from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Journal
 from kafka_replication.targets.journal_ledger import EntryWriter, JournalLedger
 from kafka_replication.targets.port import Catalogue, TargetSettings, ToCreate
-from kafka_replication.targets.record_store import COPIES, Description, RecordStore
-from kafka_replication.targets.resend import Resend
+from kafka_replication.targets.record_store import COPIES, Description, RecordStore, Resend
 from kafka_replication.targets.stored_reading import NewestReader, StoredQuarantine, StoredReader, StoredStanding
 
 log = logging.getLogger(__name__)
