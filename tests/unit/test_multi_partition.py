@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.sink import Record
-from kafka_replication.kafka import audit, multi_partition
+from kafka_replication.kafka import audit, chunk_places
 from kafka_replication.kafka.audit import pieces
+from kafka_replication.kafka.chunk_places import MOST_RANGES, Offsets, _Growing
 from kafka_replication.kafka.chunk_writer import ChunkWriter
-from kafka_replication.kafka.multi_partition import MOST_RANGES, Offsets, _Growing
 from kafka_replication.kafka.partitioner import partitioner
 from kafka_replication.kafka.producers import SendWindow
 from kafka_replication.ledger import codec
@@ -337,7 +337,7 @@ def test_a_target_partition_that_lost_its_end_while_we_wrote_is_noticed() -> Non
 
 def test_a_chunk_in_too_many_pieces_ends_so_that_its_receipt_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copier then halves the next chunk, as for any that could not be sent."""
-    monkeypatch.setattr(multi_partition, "MOST_RANGES", 100)
+    monkeypatch.setattr(chunk_places, "MOST_RANGES", 100)
     chunk = writer()
     chunk.write(records(90))
     with pytest.raises(Stalled, match="lie in more than 100 pieces"):

@@ -15,29 +15,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.copying.sink import Record, RefusedAt, Screen, size_of
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.chunk_places import Ends, Offsets
 from kafka_replication.kafka.producers import Sender, SendWindow
 from kafka_replication.kafka.quarantine_writer import AsideWriter, larger_than_queue
 from kafka_replication.kafka.reading import offset_of
 from kafka_replication.ledger.entries import POSITIONS, FailedRecord
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.runtime.deadline import StallClock
-
-if TYPE_CHECKING:
-    from kafka_replication.kafka.multi_partition import Offsets
-    from kafka_replication.kafka.session import KafkaSession
-
-UNKNOWN = -1  # no target offset acknowledged yet
-
 
 REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "it is larger than the target topic's max.message.bytes",
@@ -50,34 +43,6 @@ _TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after
 
 
 Callback = Callable[[KafkaError | None, Message], None]
-
-
-@dataclass(slots=True)
-class Ends:
-    """The places of one chunk that has its target partition to itself: from the first record to the last one, which are
-    acknowledged by themselves.
-    """
-
-    session: KafkaSession
-    _first: int = UNKNOWN
-    _last: int = UNKNOWN
-    each = False
-
-    def partitions(self, batch: Sequence[Record]) -> Iterable[int]:  # noqa: ARG002  # all go to one
-        return repeat(self.session.key.target.partition)
-
-    def acknowledged(self, partition: int, offset: int) -> None:  # noqa: ARG002
-        self._first = offset if self._first == UNKNOWN else min(self._first, offset)
-        self._last = max(self._last, offset)
-
-    def check(self, sent: int) -> None: ...
-
-    def placement(self, sent: int, digest: str) -> KafkaSegments:
-        if not sent:
-            return KafkaSegments()
-        between, number = self.session.lies(sent, self._first, self._last), self.session.key.target.partition
-        segment = Segment(partition=number, first=between.from_, last=between.until - 1, count=sent, digest=digest)
-        return KafkaSegments((segment,))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from kafka_replication.copying.sink import Batches, RefusedAt
 from kafka_replication.kafka import offsets
-from kafka_replication.kafka.chunk_writer import UNKNOWN
+from kafka_replication.kafka.chunk_places import UNKNOWN
 from kafka_replication.kafka.cursor import RUN_AGAIN
 from kafka_replication.kafka.producers import AcknowledgedProducer, SendWindow
 from kafka_replication.kafka.quarantine import largest_batch
@@ -104,7 +104,7 @@ class Atomic(KafkaSession):
 
     @property
     def batches(self) -> Batches | None:
-        return None if self._spread is not None else Batches(largest_batch(self._limits), self._begin_batches)
+        return Batches(largest_batch(self._limits), self._begin_batches)
 
     def _begin_batches(self) -> BatchProducer:
         """Begin the next chunk, of whole batches. A session writes either these or records."""

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Copy
 from kafka_replication.copying.sink import Batches, Record, SetAside
 from kafka_replication.kafka import brokers, clients, offsets, topics
-from kafka_replication.kafka.chunk_writer import ChunkWriter, Ends, batch_size
+from kafka_replication.kafka.chunk_places import Ends, Offsets, check_end
+from kafka_replication.kafka.chunk_writer import ChunkWriter, batch_size
 from kafka_replication.kafka.cursor import RUN_AGAIN, first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.producers import AcknowledgedProducer, SendWindow
@@ -37,17 +38,6 @@ from kafka_replication.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
     from kafka_replication.kafka.batch_producer import BatchProducer
-
-
-def check_end(at: TopicPartition, end: int, ours: int) -> None:
-    """Raise TargetLost if a target partition that ``end``s here does not have all of our records, which were there up
-    to ``ours``.
-    """
-    if end < ours:
-        raise TargetLost(
-            f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
-            RUN_AGAIN,
-        )
 
 
 def refuse_left_open(admin: AdminClient, keys: Iterable[PartitionKey], hidden: Iterable[TopicPartition]) -> None:
@@ -85,7 +75,6 @@ class KafkaSession(ABC):
         *,
         ids: Ids | None = None,
         aside: SetAside | None = None,
-        partitioning: Partitioning = SOLE,
     ) -> None:
         """``ledger`` is one that others read, too; None: this session reads the ledger anew. ``ids`` None: it writes
         entries of the ledger only.
@@ -94,11 +83,7 @@ class KafkaSession(ABC):
         self._shared_ledger, self._delivery = ledger, delivery
         self.epochs: Mapping[int, int] = {}  # the leader epochs of target partitions in which our last records stand
         self._newest: Position | None = None  # the position as this session knows it
-        self._ids, self._aside, self._spread = ids, aside, None
-        if ids is not None and not partitioning.sole:
-            from kafka_replication.kafka.multi_partition import EachOffset  # only a worker that needs it loads it
-
-            self._spread = EachOffset(self, ids, partitioning)  # how records lie among those of others
+        self._ids, self._aside = ids, aside
         # So that the rest of a chunk is acknowledged soon after its time (`Copy.chunk_seconds`) is over.
         self._window = SendWindow(settings.chunk_seconds / 4)
         self._writer: ChunkWriter | BatchProducer | None = None  # of the open chunk; None: it is committed
@@ -198,9 +183,6 @@ class KafkaSession(ABC):
         A session without transactions may have left records behind the position, and a profile that loses records may
         have fewer: who reads them back judges them. What was read back is there in any profile.
         """
-        if self._spread is not None:
-            self._spread.check_target(position)
-            return
         self.refuse_change(SOLE, position)
         at, ours, (end, epoch) = self.key.target, position.target_end, self._end()
         expected = ours
@@ -299,13 +281,16 @@ class KafkaSession(ABC):
         self._writer = writer = ChunkWriter(
             key=self.key,
             sender=self.sender,
-            places=Ends(self) if self._spread is None else self._spread.begin(),
+            places=self._chunk_places(),
             window=self._window,
             limits=self._limits,
             aside=aside,
         )
         self._begin_transaction()
         return writer
+
+    def _chunk_places(self) -> Ends | Offsets:
+        return Ends(self.key.target.partition, self.lies)
 
     def _begin_transaction(self) -> None:
         self.transaction.begin()

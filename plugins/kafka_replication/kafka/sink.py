@@ -49,20 +49,13 @@ class KafkaSink:
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
     ) -> AbstractContextManager[KafkaSession]:
-        assert self._delivery == EXACTLY_ONCE or self._partitioning.sole, "`model.combinations` refuses other profiles"
-        return closing(
-            kind_of(self._delivery)(
-                key,
-                self._target,
-                self._settings,
-                self._deadline,
-                self._ledger,
-                self._delivery,
-                ids=ids,
-                aside=aside,
-                partitioning=self._partitioning,
-            )
-        )
+        arguments = key, self._target, self._settings, self._deadline, self._ledger, self._delivery
+        if self._partitioning.sole:
+            return closing(kind_of(self._delivery)(*arguments, ids=ids, aside=aside))
+        assert self._delivery == EXACTLY_ONCE, "`model.combinations` refuses other profiles"
+        from kafka_replication.kafka.multi_partition import Spread  # only a worker that needs it loads it
+
+        return closing(Spread(*arguments, ids=ids, aside=aside, partitioning=self._partitioning))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         chosen: Mapping[combinations.Axis, Collection[str]] = {

@@ -52,7 +52,8 @@ def note_missing(run: Run, results: Collection[PartitionAudit], target: Mapping[
     Only where target, file and receipts say `exactly_once`, and not in compacted topics: there an older value
     would come to lie behind a newer one of its key.
     """
-    found = {one.key: one for one in results if one.lacking and _is_kept(target.get(one.key.target_topic))}
+    kept = {name for name, topic in target.items() if "compact" not in topic.config.get("cleanup.policy", "")}
+    found = {one.key: one for one in results if one.lacking and one.key.target_topic in kept}
     proven = run.clusters.promise == TRANSACTIONAL and run.replication.delivery == EXACTLY_ONCE
     if not found or not proven or run.replication.placing.shared:
         return
@@ -67,10 +68,6 @@ def note_missing(run: Run, results: Collection[PartitionAudit], target: Mapping[
         return
     for key, offsets in noted.items():
         found[key].note(f"{offsets} are noted as gone from the target: status has the command that copies them again")
-
-
-def _is_kept(topic: Topic | None) -> bool:
-    return topic is not None and "compact" not in topic.config.get("cleanup.policy", "")
 
 
 def _note(run: LeasedRun, found: Mapping[PartitionKey, PartitionAudit]) -> dict[PartitionKey, Coverage]:
