@@ -281,8 +281,8 @@ class SinkSession(Protocol):
         """The failure of a record that the target is certain to refuse."""
 
     def drop_uncommitted(self, offsets: Coverage) -> None:
-        """Where records are placed by offset: drop those of these source offsets, before they are discarded. A session
-        that died may have written them, and did not commit.
+        """Drop the records of these source offsets, before they are discarded, if the target places records by offset:
+        a session that died may have written them, and did not commit.
         """
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:

@@ -20,7 +20,7 @@ from kafka_replication.planning.lost_end import epochs_of
 from kafka_replication.planning.snapshot import Problem
 
 
-class Spread(Atomic):
+class SpreadSession(Atomic):
     """A session of a source partition whose target partitions have other writers, too: at least our other source
     partitions.
 

@@ -53,9 +53,9 @@ class KafkaSink:
         if self._partitioning.sole:
             return closing(kind_of(self._delivery)(*arguments, ids=ids, aside=aside))
         assert self._delivery == EXACTLY_ONCE, "`model.combinations` refuses other profiles"
-        from kafka_replication.kafka.multi_partition import Spread  # only a worker that needs it loads it
+        from kafka_replication.kafka.multi_partition import SpreadSession  # only a worker that needs it loads it
 
-        return closing(Spread(*arguments, ids=ids, aside=aside, partitioning=self._partitioning))
+        return closing(SpreadSession(*arguments, ids=ids, aside=aside, partitioning=self._partitioning))
 
     def why_not_batches(self, topic: str, settings: Mapping[str, str] | None = None) -> str | None:
         chosen: Mapping[combinations.Axis, Collection[str]] = {
