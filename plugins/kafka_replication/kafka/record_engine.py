@@ -81,7 +81,7 @@ class RecordReader:
         self._origin = Origin(task.ids.source_cluster, task.key.source.topic, task.key.source.partition)
         self._key, self._at, self._source, self._settings = task.key, task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
-        self._pace = Pace(settings.throughput_limit)
+        self._pace, self._paced = Pace(settings.throughput_limit), paced(source, settings.throughput_limit)
         self._throttling = Throttling(str(self._at), "source")
         self._hands_over = task.hands_over
         self._next: int | None = None  # the offset that the consumer reads next
@@ -101,10 +101,6 @@ class RecordReader:
 
     def _reading(self, consumer: Consumer) -> PartitionReader:
         return PartitionReader(consumer, self._at, self._settings.stall_timeout)
-
-    @property
-    def _paced(self) -> clients.ClientConfig:
-        return paced(self._source, self._settings.throughput_limit)
 
     @cached_property
     def _names(self) -> HeaderNames | None:

@@ -53,18 +53,10 @@ class Java:
             release = (program.parents[1] / "release").read_text(errors="replace")
             machines = (program.parents[1] / "lib" / "server").glob("libjvm.*")
             (machine,) = [path for path in machines if path.suffix in (".so", ".dylib")]
-            return cls(program, f"{release}\n{_stamp(machine)}", _version(release))
+            version = re.search(r'^JAVA_VERSION=\s*"?(\d+)', release, re.MULTILINE)  # the 17 of "17.0.15"
+            return cls(program, f"{release}\n{_stamp(machine)}", int(version[1])) if version else None
         except (OSError, ValueError):
             return None
-
-
-def _version(release: str) -> int:
-    """The 17 of ``JAVA_VERSION="17.0.15"``. Raises ValueError."""
-    for line in release.splitlines():
-        name, _, value = line.partition("=")
-        if name == "JAVA_VERSION":
-            return int(value.strip().strip('"').split(".")[0])
-    raise ValueError("no JAVA_VERSION")
 
 
 def _stamp(path: Path) -> str:
@@ -141,15 +133,12 @@ class Archive:
                 made = Path(unfinished) / "classes.jsa"
                 yield made
                 if made.is_file():
-                    self._keep(made)
-
-    def _keep(self, made: Path) -> None:
-        with made.open("rb") as file:
-            named = self._named(file)
-        made.chmod(0o600)
-        for damaged in self._files():
-            damaged.unlink()
-        made.rename(named)
+                    with made.open("rb") as file:
+                        named = self._named(file)
+                    made.chmod(0o600)
+                    for damaged in self._files():
+                        damaged.unlink()
+                    made.rename(named)
 
 
 def cache_folder() -> Path | None:

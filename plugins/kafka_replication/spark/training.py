@@ -59,6 +59,14 @@ class Patient(TerminalSubmission):
 
 def job() -> Job:
     """Two tasks that find no cluster."""
+    tasks = []
+    for partition in range(2):
+        key = PartitionKey("class-data-archive", TopicPartition("training", partition), "training")
+        copy = CopyTask(key=key, range=OffsetRange(0, 1), ids=Ids("c", "s", "t"), generation=0, run_id="training")
+        read_back = ReadBackTask(
+            key=key, generation=0, verified=Coverage(), receipts_from=None, level="digest", kept_seconds=0
+        )
+        tasks.append(RangeTask(copy=copy, read_back=read_back))
     return Job(
         replication=Replication.model_validate(
             {
@@ -71,18 +79,9 @@ def job() -> Job:
         ),
         source=UNREACHABLE_CLUSTER,
         target=UNREACHABLE_CLUSTER,
-        tasks=[task(partition) for partition in range(2)],
+        tasks=tasks,
         seconds=SECONDS,
     )
-
-
-def task(partition: int) -> RangeTask:
-    key = PartitionKey("class-data-archive", TopicPartition("training", partition), "training")
-    copy = CopyTask(key=key, range=OffsetRange(0, 1), ids=Ids("c", "s", "t"), generation=0, run_id="training")
-    read_back = ReadBackTask(
-        key=key, generation=0, verified=Coverage(), receipts_from=None, level="digest", kept_seconds=0
-    )
-    return RangeTask(copy=copy, read_back=read_back)
 
 
 def main() -> int:

@@ -73,31 +73,25 @@ def link_code(folder: Path, *packages: Path) -> None:
 
 
 def sweep() -> None:
-    """Remove the folders of this user's killed processes. A killed process cannot remove its own folder."""
-    for folder in _parent().glob(f"{PREFIX}*"):
-        if _is_own(folder) and _is_orphan(Workspace(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove the folders of this user's killed processes. A killed process cannot remove its own folder.
 
-
-def _is_own(folder: Path) -> bool:
-    try:
-        status = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-
-
-def _is_orphan(here: Workspace) -> bool:
-    """True if the folder names its owner process, and that process is certainly gone. If the system has no pid spaces,
-    processes of one host name are in the same space.
+    A folder is one of these if it names its owner process, and that process is certainly gone. If the system has no pid
+    spaces, processes of one host name are in the same space.
     """
-    try:
-        owner = IDENTITY.validate_json(here.owner.read_bytes())
-    except (OSError, ValueError):
-        return False
-    if owner.pid_space or ProcessIdentity.own().pid_space:
-        return owner.is_gone()
-    return owner.host == socket.gethostname() and not owner.is_alive()
+    for folder in _parent().glob(f"{PREFIX}*"):
+        try:
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                continue
+            owner = IDENTITY.validate_json(Workspace(folder).owner.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if owner.pid_space or ProcessIdentity.own().pid_space:
+            is_gone = owner.is_gone()
+        else:
+            is_gone = owner.host == socket.gethostname() and not owner.is_alive()
+        if is_gone:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # Connections, variables and configuration, for example the password of Airflow's own database; and what Airflow's task
