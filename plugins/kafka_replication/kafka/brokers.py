@@ -160,7 +160,7 @@ def certain_ends(admin: AdminClient, wanted: Collection[TopicPartition], seconds
 
         with ExitStack() as stack:
             # A connection to every broker that the client or another broker knows.
-            brokers = dict[int, Connection]()
+            brokers: dict[int, Connection] = {}
             known_first = admin.list_topics(timeout=seconds).brokers
             new = {number: (str(broker.host), int(broker.port)) for number, broker in known_first.items()}
             while new:
