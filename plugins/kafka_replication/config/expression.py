@@ -8,9 +8,8 @@ Times as text: the only place that reads RFC 3339.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +19,7 @@ from jmespath import functions
 from jmespath.exceptions import IncompleteExpressionError, JMESPathError, JMESPathTypeError, LexerError, ParseError
 from jmespath.visitor import TreeInterpreter
 
+from kafka_replication.config.names import did_you_mean
 from kafka_replication.model.times import EPOCH
 
 NAMED_STARTS = ("earliest", "latest")
@@ -129,7 +129,7 @@ def parse(text: str) -> Expression:
         if name in ("null", "true", "false"):
             raise ValueError(f"{name} is the name of a field; the value is written in backticks: `{name}`")
         if name not in (*FIELDS, _ALL):
-            raise ValueError(f"a record has no {name!r}{_near(name, FIELDS)}; it has {', '.join(FIELDS)}")
+            raise ValueError(f"a record has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     return Expression(text, frozenset(FIELDS if _ALL in fields else fields), _parsed(f"!({text})"))
 
 
@@ -191,15 +191,10 @@ def _check(node: _Node) -> None:
 def _check_call(name: str, given: Sequence[_Node]) -> None:
     known = _Functions.FUNCTION_TABLE
     if name not in known:
-        raise ValueError(f"there is no function {name!r}{_near(name, known)}")
+        raise ValueError(f"there is no function {name!r}{did_you_mean(name, known)}")
     wanted = known[name]["signature"]
     variadic = bool(wanted) and wanted[-1].get("variadic", False)
     if len(given) < len(wanted) or (len(given) > len(wanted) and not variadic):
         raise ValueError(f"{name}() takes {len(wanted)} arguments, and is given {len(given)}")
     if name == "time" and given[0]["type"] == "literal":
         parse_time(given[0]["value"])
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    similar = difflib.get_close_matches(name[:200], list(known), n=1)
-    return f", did you mean {similar[0]!r}?" if similar else ""

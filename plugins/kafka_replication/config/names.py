@@ -52,14 +52,14 @@ def check_replication_name(name: str) -> str:
         )
     if len(name) > NAME_MAX:
         raise ValueError(f"must be at most {NAME_MAX} characters long, not {len(name)}")
-    if name.endswith(BACKFILL_SUFFIX):
-        raise ValueError(f"must not end in '{BACKFILL_SUFFIX}': that is the name of its backfill DAG")
-    if name.endswith(AUDIT_SUFFIX):
-        raise ValueError(f"must not end in '{AUDIT_SUFFIX}': that is how the audit DAG of a replication is called")
-    if name.endswith(FAILED_SUFFIX):
-        raise ValueError(f"must not end in '{FAILED_SUFFIX}': that is the name of its DAG for failed records")
-    if name.endswith(REPAIR_SUFFIX):
-        raise ValueError(f"must not end in '{REPAIR_SUFFIX}': that is the name of its DAG for gaps and resets")
+    for suffix, dag in {
+        BACKFILL_SUFFIX: "the name of its backfill DAG",
+        AUDIT_SUFFIX: "how the audit DAG of a replication is called",
+        FAILED_SUFFIX: "the name of its DAG for failed records",
+        REPAIR_SUFFIX: "the name of its DAG for gaps and resets",
+    }.items():
+        if name.endswith(suffix):
+            raise ValueError(f"must not end in '{suffix}': that is {dag}")
     if name == WATCH_DAG:
         raise ValueError(f"must not be '{WATCH_DAG}': that is the DAG that watches all replications")
     return name
@@ -191,9 +191,14 @@ def _built_in_or_named(text: str, built_in: Collection[str], what: str) -> str:
     try:
         return check_callback(text)
     except ValueError:
-        near = difflib.get_close_matches(text.lower(), built_in, n=1)
-        question = f", did you mean '{near[0]}'?" if near else ""
+        question = did_you_mean(text.lower(), built_in)
         raise ValueError(f"must be {', '.join(built_in)} or package.module:{what}{question}") from None
+
+
+def did_you_mean(text: str, known: Collection[str]) -> str:
+    """The question after the first 200 characters of a word that is like a known one; empty if it is like none."""
+    near = difflib.get_close_matches(text[:200], known, n=1)
+    return f", did you mean '{near[0]}'?" if near else ""
 
 
 def check_class(text: str) -> str:

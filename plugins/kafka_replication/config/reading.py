@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kafka_replication.config.model import COMBINATION, Replication
-from kafka_replication.config.yaml import MAX_BYTES, Mistake, Place, Tree, describe, field_at, fields_of, read_tree
+from kafka_replication.config.names import did_you_mean
+from kafka_replication.config.yaml import MAX_BYTES, Mistake, Place, describe, field_at, fields_of, read_tree
 from kafka_replication.model.errors import ConfigError
 
 _USERINFO = re.compile(r"//[^/\s]*@")
@@ -43,7 +44,8 @@ def explain(error: ErrorDetails) -> str:
     if kind == COMBINATION:
         return str(error["ctx"]["text"])
     if kind == "extra_forbidden":
-        return _unknown_key(str(place[-1]), list(fields_of(section)))
+        allowed = list(fields_of(section))
+        return "unknown key" + (did_you_mean(str(place[-1]), allowed) or f"; allowed: {', '.join(allowed)}")
     if kind == "missing" and field is not None:
         return f"required, but missing; it must be {describe(field)}"
     if kind == "value_error":
@@ -58,21 +60,10 @@ def explain(error: ErrorDetails) -> str:
     if kind == "string_type":
         hint = "must be text; put it in quotes" if isinstance(error["input"], int) else "must be text"
         return _with_value(hint, error["input"])
-    return _with_value(f"must be {describe(field)}", error["input"]) + _suggest(error)
-
-
-def _unknown_key(key: str, allowed: list[str]) -> str:
-    near = difflib.get_close_matches(key[:200], allowed, n=1)
-    return f"unknown key, did you mean '{near[0]}'?" if near else f"unknown key; allowed: {', '.join(allowed)}"
-
-
-def _suggest(error: ErrorDetails) -> str:
-    if error["type"] != "literal_error" or not isinstance(error["input"], str):
-        return ""
-    near = difflib.get_close_matches(
-        error["input"][:200].lower(), re.findall(r"'([^']+)'", error["ctx"]["expected"]), n=1
-    )
-    return f", did you mean '{near[0]}'?" if near else ""
+    told = _with_value(f"must be {describe(field)}", error["input"])
+    if kind == "literal_error" and isinstance(error["input"], str):
+        told += did_you_mean(error["input"].lower(), re.findall(r"'([^']+)'", error["ctx"]["expected"]))
+    return told
 
 
 def _with_value(text: str, value: Any) -> str:
@@ -188,7 +179,10 @@ def parse_replication(data: bytes, origin: str) -> Replication:
     tree = read_tree(data)
     problems = list(tree.problems)
     if not problems and not isinstance(tree.value, dict):
-        problems.append(_no_mapping(tree))
+        said, line = f"must be a mapping (key: value); found {shown_value(tree.value)}", tree.line_of(())
+        if tree.value is None:
+            said, line = "the file is empty", 1
+        problems.append(Mistake(line, (), f"{said}; {MINIMAL}"))
     if isinstance(tree.value, dict):  # even with YAML problems, so that one error shows every mistake
         try:
             replication = Replication.model_validate(tree.value)
@@ -267,12 +261,6 @@ def _read(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{path}: cannot be read: {reason}", "check the path and its permissions") from None
-
-
-def _no_mapping(tree: Tree) -> Mistake:
-    if tree.value is None:
-        return Mistake(1, (), f"the file is empty; {MINIMAL}")
-    return Mistake(tree.line_of(()), (), f"must be a mapping (key: value); found {shown_value(tree.value)}; {MINIMAL}")
 
 
 def _error(origin: str, problems: list[Mistake]) -> ConfigError:

@@ -1,7 +1,4 @@
-"""One deadline for a run. It limits every wait and retry. Work on a range also ends if the range does not move.
-
-Measures for how long a number that should fall has not fallen.
-"""
+"""One deadline for a run. It limits every wait and retry. Work on a range also ends if the range does not move."""
 
 from __future__ import annotations
 
@@ -26,16 +23,28 @@ ATTEMPTS = 500
 Exhausted = Callable[[str, int, ReplicationError], ReplicationError]  # of what was done, how often, and the last error
 
 
-class ProgressClock:
-    """Measures how long a range has not moved; it is over after ``seconds``."""
+class StallClock:
+    """Measures how long nothing has moved, or how long a number that should fall has not fallen; it is over after
+    ``seconds``, at the time ``at`` of the monotonic clock.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.at = time.monotonic() + seconds
+        self.seconds, self._least = seconds, math.inf
+        self.moved()
 
     def moved(self) -> None:
-        """A chunk was committed or verified: the time starts anew."""
+        """Begin again: a chunk was committed or verified, or something else shows that it does not stand still."""
         self.at = time.monotonic() + self.seconds
+
+    def is_over(self, left: float = math.inf) -> bool:
+        if left < self._least:
+            self._least = left
+            self.moved()
+        return time.monotonic() > self.at
+
+    def is_old(self, seconds: float) -> bool:
+        """True if nothing has moved for so many seconds."""
+        return time.monotonic() - (self.at - self.seconds) > seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class Deadline:
 
     at: float = math.inf
     stop: threading.Event | None = None
-    clock: ProgressClock | None = None
+    clock: StallClock | None = None
 
     @classmethod
     def after(cls, seconds: float | None, stop: threading.Event | None = None) -> Deadline:
@@ -55,7 +64,7 @@ class Deadline:
 
     def while_moving(self, seconds: float) -> Deadline:
         """This deadline for one range. The range is given up after ``seconds`` without a call of `moved`."""
-        return replace(self, clock=ProgressClock(seconds))
+        return replace(self, clock=StallClock(seconds))
 
     def moved(self) -> None:
         """The range moved. Does nothing without a clock."""
@@ -144,28 +153,36 @@ def retry(
     the last error after the last attempt, or what ``exhausted`` makes of it, or after ``patience`` seconds; or
     OutOfTime or NoProgress if the deadline comes before the next attempt.
     """
-    row = _FailuresInARow(progress, deadline)
-    patient = Deadline.after(patience)
+    failures, before, patient = 0, progress(), Deadline.after(patience)
+
+    def wait(_: RetryCallState) -> float:
+        """The pause in seconds. Tenacity calls this once after each failure."""
+        nonlocal failures, before
+        if (now := progress()) != before:
+            failures, before = 0, now
+            deadline.moved()
+        failures += 1
+        return backoff(failures)
 
     def give_up(state: RetryCallState) -> T:
         error = _error(state)
         assert error is not None
-        if row.failures >= attempts:
+        if failures >= attempts:
             if exhausted is None:
                 raise error
-            raise exhausted(doing, row.failures, error) from error
+            raise exhausted(doing, failures, error) from error
         if patient.left <= state.upcoming_sleep:
             raise error
         raise deadline.over(doing, error) from error
 
     def warn(state: RetryCallState) -> None:
         error = _error(state)
-        log.warning("%s: attempt %d of %d failed (%s); trying again", doing, row.failures, attempts, error)
+        log.warning("%s: attempt %d of %d failed (%s); trying again", doing, failures, attempts, error)
 
     return Retrying(
         retry=retry_if_exception(is_passing),
-        wait=row.wait,
-        stop=lambda state: row.failures >= attempts or min(deadline.left, patient.left) <= state.upcoming_sleep,
+        wait=wait,
+        stop=lambda state: failures >= attempts or min(deadline.left, patient.left) <= state.upcoming_sleep,
         sleep=pause,
         before_sleep=warn,
         retry_error_callback=give_up,
@@ -180,42 +197,3 @@ def is_passing(error: BaseException) -> bool:
 def _error(state: RetryCallState) -> ReplicationError | None:
     error = state.outcome.exception() if state.outcome else None
     return error if isinstance(error, ReplicationError) else None
-
-
-class _FailuresInARow:
-    """Counts failures without progress between them."""
-
-    def __init__(self, progress: Callable[[], object], deadline: Deadline) -> None:
-        self.failures, self._progress, self._before, self._deadline = 0, progress, progress(), deadline
-
-    def wait(self, _: RetryCallState) -> float:
-        """The pause in seconds. Tenacity calls this once after each failure."""
-        now = self._progress()
-        if now == self._before:
-            self.failures += 1
-        else:
-            self.failures, self._before = 1, now
-            self._deadline.moved()
-        return backoff(self.failures)
-
-
-class StallClock:
-    """Measures how long a number that should fall has not fallen; it is over after ``seconds``."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._least = seconds, math.inf
-        self._progress = time.monotonic()
-
-    def moved(self) -> None:
-        """Begin again: something else shows that it does not stand still."""
-        self._progress = time.monotonic()
-
-    def is_over(self, left: float = math.inf) -> bool:
-        now = time.monotonic()
-        if left < self._least:
-            self._least, self._progress = left, now
-        return now - self._progress > self._seconds
-
-    def is_old(self, seconds: float) -> bool:
-        """True if the number has not fallen for so many seconds."""
-        return time.monotonic() - self._progress > seconds

@@ -128,7 +128,19 @@ def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: S
     over = [row for key, row in stored.items() if key not in kept and row.announced_at and not row.over_at]
     if over:
         now = connect.clock(db)
-        db.execute(insert(_past), [_past_values(replication, row, now) for row in over])
+        values = [
+            {
+                "replication": replication,
+                "ended_at": now,
+                "kind": row.key.kind.value,
+                "subject": row.key.subject,
+                "since": floor_millis(row.since),
+                "what": row.cause.what,
+                "remedy": row.cause.remedy,
+            }
+            for row in over
+        ]
+        db.execute(insert(_past), values)
     for key in changed:
         db.execute(
             delete(_table).where(
@@ -152,18 +164,6 @@ def _values(replication: str, row: OpenCause) -> dict[str, Any]:
         "last_seen": millis(row.last_seen),
         "announced_at": millis(row.announced_at),
         "document": _OPEN.dump_json(row).decode(),
-    }
-
-
-def _past_values(replication: str, row: OpenCause, now: int) -> dict[str, Any]:
-    return {
-        "replication": replication,
-        "ended_at": now,
-        "kind": row.key.kind.value,
-        "subject": row.key.subject,
-        "since": floor_millis(row.since),
-        "what": row.cause.what,
-        "remedy": row.cause.remedy,
     }
 
 

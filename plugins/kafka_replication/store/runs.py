@@ -124,7 +124,17 @@ class Runs(Database):
                         "check the store's url, then start a new run",
                     )
             now = connect.clock(db)
-            replace(db, _outcomes, [_outcome_values(outcome, now) for outcome in outcomes])
+            values = [
+                {
+                    **key_values(outcome.key),
+                    **{name: getattr(outcome, name) for name in _OF_OUTCOME},
+                    "from_offset": outcome.range.from_,
+                    "until_offset": outcome.range.until,
+                    "recorded_at": now,
+                }
+                for outcome in outcomes
+            ]
+            replace(db, _outcomes, values)
 
         if outcomes:
             self._write(record)
@@ -153,7 +163,9 @@ class Runs(Database):
 
         def prune_some(db: Connection) -> int:
             now = connect.clock(db)
-            _drop_plans(db, replication, now - PLAN_MILLIS)
+            succeeded = _runs.c.replication == replication, _runs.c.state.in_(("done", "nothing_to_do"))
+            old_plans = and_(*succeeded, _runs.c.plan != "", _runs.c.finished_at < now - PLAN_MILLIS)
+            db.execute(update(_runs).where(old_plans).values(plan=""))
             before = now - round(older_than_seconds * 1000)
             deletions = (_delete_runs, _delete_decided, _delete_seen)
             return sum(delete_old(db, replication, before) for delete_old in deletions)
@@ -183,26 +195,10 @@ def _run_of(db: Connection, run_id: str) -> RunRecord | None:
     return run_record(row) if row else None
 
 
-def _outcome_values(outcome: RangeOutcome, now: int) -> dict[str, Any]:
-    return {
-        **key_values(outcome.key),
-        **{name: getattr(outcome, name) for name in _OF_OUTCOME},
-        "from_offset": outcome.range.from_,
-        "until_offset": outcome.range.until,
-        "recorded_at": now,
-    }
-
-
 def _outcome(row: Row[Any]) -> RangeOutcome:
     as_in_row: dict[str, Any] = {name: getattr(row, name) for name in _OF_OUTCOME}
     range_ = OffsetRange(row.from_offset, row.until_offset)
     return RangeOutcome(key=key_of(row), range=range_, recorded_at=from_millis(row.recorded_at), **as_in_row)
-
-
-def _drop_plans(db: Connection, replication: str, before: int) -> None:
-    succeeded = _runs.c.state.in_(("done", "nothing_to_do"))
-    old = and_(_runs.c.replication == replication, succeeded, _runs.c.plan != "", _runs.c.finished_at < before)
-    db.execute(update(_runs).where(old).values(plan=""))
 
 
 def _delete_runs(db: Connection, replication: str, before: int) -> int:

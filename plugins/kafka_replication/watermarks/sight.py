@@ -70,9 +70,6 @@ class Lag:
     records: int | None = None
     seconds: float | None = None
 
-    def or_larger(self, other: Lag) -> Lag:
-        return Lag(_larger(self.records, other.records), _larger(self.seconds, other.seconds))
-
 
 UNKNOWN: Final = Lag()
 
@@ -107,7 +104,7 @@ class Sample:
         """Both as one sample of the same time."""
         return replace(
             self,
-            lag=self.lag.or_larger(other.lag),
+            lag=Lag(_larger(self.lag.records, other.lag.records), _larger(self.lag.seconds, other.lag.seconds)),
             records=self.records + other.records,
             bytes=self.bytes + other.bytes,
             seconds=self.seconds + other.seconds,

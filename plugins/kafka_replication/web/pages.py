@@ -218,15 +218,15 @@ def paged(found: Sequence[T], page: int) -> tuple[int, int, Sequence[T]]:
 
 
 def _partitions(reader: Reader, row: Row, q: str, page: int) -> Mapping[str, Any]:
-    found = [each for each in reader.store.standing_partitions(row.replication) if _has(each, q)]
+    words = q.lower().split()
+    found = [
+        each
+        for each in reader.store.standing_partitions(row.replication)
+        if all(word in f"{each.source} {each.target_topic} {each.state}".lower() for word in words)
+    ]
     found.sort(key=lambda each: (each.error is None, -(each.lag or 0)))
     number, pages, shown = paged(found, page)
     return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages}
-
-
-def _has(row: StatusRow, q: str) -> bool:
-    text = f"{row.source} {row.target_topic} {row.state}".lower()
-    return all(word in text for word in q.lower().split())
 
 
 def _lost(row: StatusRow) -> Mapping[str, str]:

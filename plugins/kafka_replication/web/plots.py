@@ -7,7 +7,7 @@ Numbers and times as people read them on a page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import escape
@@ -178,43 +178,31 @@ class RangeMap:
 
     def svg(self) -> str:
         """The drawing; the table below it is its text alternative. A script reads the offsets that it stands for."""
-        height = LANE * len(LANES) + 40
+        bottom, width = LANE * len(LANES), WIDTH - LEFT - 4
         parts = [
-            f'<svg class="map" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="map of offsets {self.from_:,} to'
-            f' {self.until:,}; the table below has the same" data-from="{self.from_}" data-until="{self.until}"'
-            f' data-left="{LEFT / WIDTH:.5f}">',
-            *self._lanes(),
-            *(self._rect(mark) for mark in self.marks),
-            *self._lines(),
-            f'<rect class="marked" x="0" y="2" width="0" height="{LANE * len(LANES)}"/>',
-            "</svg>",
+            f'<svg class="map" viewBox="0 0 {WIDTH} {bottom + 40}" role="img" aria-label="map of offsets'
+            f' {self.from_:,} to {self.until:,}; the table below has the same" data-from="{self.from_}"'
+            f' data-until="{self.until}" data-left="{LEFT / WIDTH:.5f}">'
         ]
-        return "".join(parts)
 
-    def _x(self, offset: int) -> float:
-        return LEFT + (WIDTH - LEFT - 4) * (offset - self.from_) / (self.until - self.from_)
+        def x_of(offset: int) -> float:
+            return LEFT + width * (offset - self.from_) / (self.until - self.from_)
 
-    def _lanes(self) -> Iterator[str]:
         for number, name in enumerate(LANES):
             y = number * LANE
-            yield f'<text x="0" y="{y + 18}">{name}</text>'
-            yield f'<rect class="lane" x="{LEFT}" y="{y + 4}" width="{WIDTH - LEFT - 4}" height="{LANE - 6}"/>'
-
-    def _rect(self, mark: Mark) -> str:
-        x, end = self._x(mark.from_), self._x(mark.until)
-        return (
-            f'<rect class="{mark.kind}" x="{x:.1f}" y="{LANES.index(mark.lane) * LANE + 4}"'
-            f' width="{max(end - x, _SHORTEST_BAR):.1f}" height="{LANE - 6}"><title>{escape(mark.text)}</title></rect>'
-        )
-
-    def _lines(self) -> Iterator[str]:
-        bottom = LANE * len(LANES)
-        for number, (name, at) in enumerate(self.lines):
-            x = self._x(at)
+            parts.append(f'<text x="0" y="{y + 18}">{name}</text>')
+            parts.append(f'<rect class="lane" x="{LEFT}" y="{y + 4}" width="{width}" height="{LANE - 6}"/>')
+        for mark in self.marks:
+            x, y = x_of(mark.from_), LANES.index(mark.lane) * LANE + 4
+            size = f'width="{max(x_of(mark.until) - x, _SHORTEST_BAR):.1f}" height="{LANE - 6}"'
+            title = f"<title>{escape(mark.text)}</title>"
+            parts.append(f'<rect class="{mark.kind}" x="{x:.1f}" y="{y}" {size}>{title}</rect>')
+        for number, (name, offset) in enumerate(self.lines):
+            x, y = x_of(offset), bottom + 12 * (number + 1)
             anchor = "start" if x < WIDTH / 3 else "end" if x > 2 * WIDTH / 3 else "middle"
-            y = bottom + 12 * (number + 1)
-            yield f'<line class="at" x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="{y - 8}"/>'
-            yield f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{name} {at:,}</text>'
+            parts.append(f'<line class="at" x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="{y - 8}"/>')
+            parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{name} {offset:,}</text>')
+        return "".join([*parts, f'<rect class="marked" x="0" y="2" width="0" height="{bottom}"/>', "</svg>"])
 
 
 NOT_KNOWN: Final = "–"  # noqa: RUF001 - a dash
