@@ -12,7 +12,7 @@ from thriftpy2.rpc import client_context
 from kafka_replication.hbase.target import TABLE
 from kafka_replication.model.choices import LATEST
 from kafka_replication.model.errors import NotAuthorized
-from kafka_replication.planning.snapshot import Finding
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.checking import check
 from stack.hbase_server import HBaseServer
@@ -56,7 +56,7 @@ def grant(ground: HBaseGround, where: str, rights: str) -> None:
         client.mutateRow(b"hbase:acl", where.encode(), [cell], {})
 
 
-def said(scene: Scenario) -> list[Finding]:
+def said(scene: Scenario) -> list[Trouble]:
     return [finding for finding in check(scene.bare_run()).findings if finding.severity == "error"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.planning.snapshot import Finding
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.runs.checking import check
 from stack.opensearch_server import OpenSearchServer
 from tests.support.http_proxy import Answer, Pass, Proxy, refused, running
@@ -36,7 +36,7 @@ def ground(proxy: Proxy, opensearch: OpenSearchServer) -> OpenSearchGround:
     return ground
 
 
-def said(scene: Scenario, severity: str = "error") -> list[Finding]:
+def said(scene: Scenario, severity: str = "error") -> list[Trouble]:
     return [finding for finding in check(scene.bare_run()).findings if finding.severity == severity]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka import topics
-from kafka_replication.planning.snapshot import Finding
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.runs import checking
 from kafka_replication.runs.run import open_run
 from tests.support import audits as auditing
@@ -51,7 +51,7 @@ def local(side: str, number: int) -> list[Rec]:
     return [Rec(b"k", b"%s %d" % (side.encode(), 10 * number + one)) for one in range(4)]
 
 
-def warned_of_loops(direction: Scenario, **changes: Any) -> list[Finding]:
+def warned_of_loops(direction: Scenario, **changes: Any) -> list[Trouble]:
     run = open_run(direction.replication(**changes), direction.connections, direction.store, "check")
     return [one for one in checking.check(run).findings if "go round" in one.what]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.planning.preflight import Finding, check
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.preflight import check
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic, TopicDefaults
 
 SOURCE = {
@@ -48,7 +49,7 @@ def findings(
     partitions: int = 2,
     replicas: int = 3,
     **changes: Any,
-) -> list[Finding]:
+) -> list[Trouble]:
     """Of one topic pair that fits but for what is given."""
     pair = topic("orders", {**SOURCE, **source}), topic("orders", {**TARGET, **target}, partitions, replicas)
     return check(replication(**changes), sides({"orders": pair[0]}, {"orders": pair[1]}))

@@ -15,7 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections import SparkConnection
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.planning.snapshot import Finding
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.runs import checking, runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
@@ -84,7 +84,7 @@ class Pair:
     def replication(self, **more: Any) -> Replication:
         return Replication.model_validate(self.document() | more)
 
-    def check(self, **more: Any) -> list[Finding]:
+    def check(self, **more: Any) -> list[Trouble]:
         """The errors that a check finds, with a connection of its own, as a command has it."""
         run = open_run(self.replication(**more), self, self.store, "check", Deadline.after(60))
         return [finding for finding in checking.check(run).findings if finding.severity == "error"]

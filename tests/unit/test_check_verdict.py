@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.planning.snapshot import Finding
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.reporting.table import verdict
 
-ERROR, WARNING = Finding("error", "at", "what", "do"), Finding("warning", "at", "what", "do")
+ERROR, WARNING = Trouble("error", "at", "what", "do"), Trouble("warning", "at", "what", "do")
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,5 @@ ERROR, WARNING = Finding("error", "at", "what", "do"), Finding("warning", "at", 
         ([ERROR, WARNING], "not ok: 1 error, 1 warning"),
     ],
 )
-def test_it_says_ok_only_if_nothing_would_be_refused(findings: list[Finding], said: str) -> None:
+def test_it_says_ok_only_if_nothing_would_be_refused(findings: list[Trouble], said: str) -> None:
     assert verdict(findings) == said

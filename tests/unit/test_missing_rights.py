@@ -11,10 +11,11 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.rights import ClusterName, DenyRule, Login, Operation, Resource, Right, Side
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import preflight, rights
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.snapshot import Finding, PartitionOffsets, Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 REPLICATION = Replication.model_validate(
     {
@@ -97,9 +98,9 @@ def test_a_topic_that_may_not_be_read_is_refused_for_that_and_not_called_gone() 
     hidden = Topic(
         name="orders",
         topic_id="",
-        partitions={0: Problem("not authorised", "")},
+        partitions={0: Trouble("error", "", "not authorised", "")},
         replication_factor=0,
-        problem=Problem("not authorised", ""),
+        problem=Trouble("error", "", "not authorised", ""),
     )
     seen = snapshot(right("source", Operation.READ, "orders"))
     seen = Snapshot(
@@ -121,7 +122,7 @@ def rule(operation: str, resource: Resource, name: str, **more: Any) -> DenyRule
     return DenyRule(operation=operation, resource=resource, name=name, **given)
 
 
-def ruled(*rules: DenyRule, denied: tuple[Right, ...] = (), partitions: int = 1) -> list[Finding]:
+def ruled(*rules: DenyRule, denied: tuple[Right, ...] = (), partitions: int = 1) -> list[Trouble]:
     """The findings about rights if the target shows these rules."""
     seen = replace(snapshot(*denied, partitions=partitions), deny_rules={"target": frozenset(rules)})
     return [one for one in preflight.check(REPLICATION, seen) if " on t" in one.what and one.severity == "error"]

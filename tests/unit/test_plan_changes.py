@@ -8,9 +8,10 @@ import pytest
 
 from kafka_replication.ledger.entries import Deleted, Ids, Position, Start
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.live import plan, refuse_occupied
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Topic
+from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 from tests.support.planning import (
     AUDIT,
     GROWN_TARGET,
@@ -64,7 +65,7 @@ def test_without_a_ledger_nothing_is_opened() -> None:
 
 def test_a_target_that_holds_records_or_does_not_answer_is_not_opened() -> None:
     made = Case(source=source((0, 100, 100), (0, 5, 5), (0, 5, 5)), target=GROWN_TARGET).plan()
-    unknown = Problem("no answer", "wait")
+    unknown = Trouble("error", "", "no answer", "wait")
     refused = refuse_occupied(
         made.partitions, {key(partition=1): (key(partition=1).target, 7)}, {key(partition=2): unknown}
     )
@@ -130,7 +131,7 @@ def test_what_the_first_opening_could_not_open_is_remembered() -> None:
 
 # --- what does not answer -------------------------------------------------------------------------------------------------------------
 
-SILENT = Problem("no answer", "start the broker")
+SILENT = Trouble("error", "", "no answer", "start the broker")
 
 
 def silent(name: str, topic_id: str, *offsets: tuple[int, int, int]) -> Topic:

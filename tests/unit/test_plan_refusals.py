@@ -12,8 +12,8 @@ from kafka_replication.ledger.entries import ONE_WRITER, Position
 from kafka_replication.ledger.placement import Spread
 from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import REFUSALS, State
-from kafka_replication.planning.snapshot import Problem
 from tests.support.planning import (
     IDS,
     OPENED,
@@ -298,7 +298,9 @@ def test_a_source_partition_may_be_spread_as_others_of_its_topic_are() -> None:
 def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:
     case = Case(source=source((0, 100, 100), (0, 5, 5)), config={"partitioning": "by_key"})
     assert [planned.state for planned in case.plan().partitions] == [State.OPENING] * 2
-    sick = replace(THREE["orders"], partitions={**THREE["orders"].partitions, 2: Problem("it has no leader", "wait")})
+    sick = replace(
+        THREE["orders"], partitions={**THREE["orders"].partitions, 2: Trouble("error", "", "it has no leader", "wait")}
+    )
     refused = replace(case, target={"orders": sick}).plan().partitions
     assert [planned.state for planned in refused] == [State.UNREADABLE] * 2  # any record may go there
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import PreflightFailed
+from kafka_replication.model.trouble import Trouble, raise_errors
 from kafka_replication.planning import topic_settings
-from kafka_replication.planning.preflight import Finding, check, raise_errors
+from kafka_replication.planning.preflight import check
 from kafka_replication.runs import looking
 from tests.support.preflight_worlds import AT, SOURCE, TARGET, UNSAFE, findings, replication, sides, topic
 
@@ -17,10 +18,10 @@ def test_a_pair_that_fits_has_no_findings() -> None:
     assert findings() == []
 
 
-CASES: dict[str, tuple[dict[str, Any], Finding]] = {
+CASES: dict[str, tuple[dict[str, Any], Trouble]] = {
     "fewer partitions": (
         {"partitions": 1},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target has 1 partitions, the source 2: a run adds the others",
@@ -29,13 +30,13 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "timestamps replaced": (
         {"target": {"message.timestamp.type": "LogAppendTime"}},
-        Finding(
+        Trouble(
             "error", AT, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
         ),
     ),
     "smaller records only": (
         {"target": {"max.message.bytes": "1048587"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target's max.message.bytes 1048587 is below the source's 1048588: a larger record is refused",
@@ -44,7 +45,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "earlier records only": (
         {"target": {"message.timestamp.after.max.ms": "6"}, "source": {"message.timestamp.after.max.ms": "7"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target's message.timestamp.after.max.ms 6 is below the source's 7: a record with a later timestamp is"
@@ -54,7 +55,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "later records only": (
         {"target": {"message.timestamp.before.max.ms": "6"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target's message.timestamp.before.max.ms is 6: an older record is refused when it is copied",
@@ -63,7 +64,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "compacted at once": (
         {"target": {"cleanup.policy": "compact", "min.compaction.lag.ms": "3599999"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before they are verified",
@@ -72,7 +73,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "shorter retention": (
         {"target": {"retention.ms": "604799999"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target keeps records for 604799999 ms, less than the source: old records may be deleted "
@@ -82,7 +83,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "retention shorter than for ever": (
         {"source": {"retention.ms": "-1"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target keeps records for 604800000 ms, less than the source: old records may be deleted "
@@ -92,7 +93,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "fewer bytes kept": (
         {"source": {"retention.bytes": "1000"}, "target": {"retention.bytes": "1999"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target keeps at most 1999 bytes a partition, the source 1000: the target compresses records again and may need 2"
@@ -102,7 +103,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "bytes limited on the target only": (
         {"target": {"retention.bytes": "1999"}},
-        Finding(
+        Trouble(
             "warning",
             AT,
             "the target keeps at most 1999 bytes a partition, the source -1: the target compresses records again and may need 2"
@@ -112,21 +113,21 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     ),
     "one replica": (
         {"replicas": 1},
-        Finding("warning", AT, "the target has replication factor 1: one lost disk loses it", UNSAFE),
+        Trouble("warning", AT, "the target has replication factor 1: one lost disk loses it", UNSAFE),
     ),
     "one replica acknowledges": (
         {"target": {"min.insync.replicas": "1"}},
-        Finding("warning", AT, "the target acknowledges with one replica (min.insync.replicas=1)", UNSAFE),
+        Trouble("warning", AT, "the target acknowledges with one replica (min.insync.replicas=1)", UNSAFE),
     ),
     "unclean election": (
         {"target": {"unclean.leader.election.enable": "true"}},
-        Finding("warning", AT, "the target allows unclean leader election: acknowledged records can vanish", UNSAFE),
+        Trouble("warning", AT, "the target allows unclean leader election: acknowledged records can vanish", UNSAFE),
     ),
 }
 
 
 @pytest.mark.parametrize(("given", "finding"), CASES.values(), ids=CASES)
-def test_what_does_not_fit_is_found_with_its_remedy(given: dict[str, Any], finding: Finding) -> None:
+def test_what_does_not_fit_is_found_with_its_remedy(given: dict[str, Any], finding: Trouble) -> None:
     assert findings(**given) == [finding]
 
 
@@ -194,9 +195,9 @@ def test_warnings_stop_nothing() -> None:
 
 def test_every_error_is_named_once_with_every_remedy() -> None:
     found = [
-        Finding("error", "b", "is wrong", "mend it"),
-        Finding("warning", "w", "is odd", "look"),
-        Finding("error", "a", "too", "mend it"),
+        Trouble("error", "b", "is wrong", "mend it"),
+        Trouble("warning", "w", "is odd", "look"),
+        Trouble("error", "a", "too", "mend it"),
     ]
     with pytest.raises(PreflightFailed) as caught:
         raise_errors(found)
@@ -209,8 +210,8 @@ def test_warnings_about_many_places_are_one_line_of_the_log_and_errors_one_each(
 ) -> None:
     places = [f"orders-{number}" for number in range(7)]
     looking.log_findings(
-        [Finding(severity, place, "one replica", "use three") for place in places for severity in ("warning", "error")]
-        + [Finding("warning", "orders-0", "unclean", "use three")]
+        [Trouble(severity, place, "one replica", "use three") for place in places for severity in ("warning", "error")]
+        + [Trouble("warning", "orders-0", "unclean", "use three")]
     )
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     named = "orders-0, orders-1, orders-2, orders-3, orders-4, and 2 more (`kafka-replication check` names all)"
@@ -237,7 +238,7 @@ def test_a_development_cluster_is_one_line_of_the_log(caplog: pytest.LogCaptureF
 
 
 def test_a_warning_is_logged_once_and_says_its_severity_once(caplog: pytest.LogCaptureFixture) -> None:
-    looking.log_findings([Finding("warning", "orders", "one replica", "use three")] * 2)
+    looking.log_findings([Trouble("warning", "orders", "one replica", "use three")] * 2)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "orders: one replica. Remedy: use three")
     ]

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.ledger_topics import created
-from kafka_replication.planning.preflight import Finding, check
+from kafka_replication.planning.preflight import check
 from kafka_replication.planning.snapshot import TopicDefaults
 from tests.support.preflight_worlds import AT, DEFAULTS, SAFE, SOURCE, TARGET, replication, sides, topic
 
 # --- topics and clusters ----------------------------------------------------------------------------------------------------------------
 
 
-def pairless(*names: str, target: tuple[str, ...] = (), target_cluster: str = "TGT", **changes: Any) -> list[Finding]:
+def pairless(*names: str, target: tuple[str, ...] = (), target_cluster: str = "TGT", **changes: Any) -> list[Trouble]:
     source = {name: topic(name, SOURCE) for name in names}
     targets = {name: topic(name, TARGET) for name in target}
     return check(replication(**changes), sides(source, targets, target_cluster))
@@ -24,21 +25,21 @@ def pairless(*names: str, target: tuple[str, ...] = (), target_cluster: str = "T
 
 def test_nothing_selected_is_an_error() -> None:
     assert pairless() == [
-        Finding("error", "orders-dr", "no topic of the source is selected", "correct topics.include and topics.exclude")
+        Trouble("error", "orders-dr", "no topic of the source is selected", "correct topics.include and topics.exclude")
     ]
 
 
 def test_a_missing_target_topic_is_an_error_only_where_it_is_not_created() -> None:
     assert pairless("orders") == []
     assert pairless("orders", target_topics={"create": False}) == [
-        Finding("error", "orders", "its target topic does not exist and target_topics.create is false", "create it")
+        Trouble("error", "orders", "its target topic does not exist and target_topics.create is false", "create it")
     ]
 
 
 def test_one_cluster_for_both_sides_needs_other_names() -> None:
     found = pairless("orders", target=("orders",), target_cluster="SRC")
     assert (
-        Finding(
+        Trouble(
             "error",
             "orders-dr",
             "source and target are the same cluster (SRC)",
@@ -52,7 +53,7 @@ def test_one_cluster_for_both_sides_needs_other_names() -> None:
 
 def test_a_target_topic_that_is_itself_a_source_would_feed_itself() -> None:
     renamed = {"include": ["^.*orders"], "rename": "dr.{topic}"}
-    loop = Finding(
+    loop = Trouble(
         "error", "orders", "its target topic dr.orders is itself selected as a source", "exclude it: topics.exclude"
     )
     assert loop in pairless("orders", "dr.orders", target_cluster="SRC", topics=renamed)

@@ -15,8 +15,9 @@ from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt, Ve
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import EngineChoice, Turn, chosen
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.arithmetic import Copied, Evidence, NotAdvanced, NotDone, PartitionTurns, account
+from kafka_replication.reporting.arithmetic import Copied, Evidence, NotDone, account
 from kafka_replication.reporting.run import RunReport
 from kafka_replication.reporting.table import EngineTurnRow
 from kafka_replication.verification.verify import VerifyResult
@@ -65,7 +66,7 @@ def report(
     level: str = "digest",
     watermark: int | None = None,
     gaps: tuple[Gap, ...] = (),
-    not_advanced: NotAdvanced | None = None,
+    not_advanced: Trouble | None = None,
     handled: tuple[Handled, ...] = (),
     turns: tuple[Turn, ...] = (),
     **plan: Any,
@@ -135,7 +136,7 @@ def test_the_turns_of_engines_are_told_unless_they_are_the_plan() -> None:
         assert line.turns == (EngineTurnRow.of(begun), EngineTurnRow.of(later))
         (line,) = report(copied, copy=(0, 100), turns=(begun, later), **begins(chosen("record", 100))).ranges
         assert line.turns == (EngineTurnRow.of(later),)
-    told = NotDone(turns=(PartitionTurns(key=KEY, turns=(begun, later)),))
+    told = NotDone(turns=((KEY, (begun, later)),))
     assert NotDone.from_json(told.as_json()) == told
 
 
@@ -304,7 +305,7 @@ def test_a_refused_partition_reports_what_it_did_not_copy() -> None:
 
 
 def test_a_watermark_that_was_not_moved_is_named_with_its_reason() -> None:
-    stale = NotAdvanced(key=KEY, what="orders-3: run-7 stored 60", remedy="run again")
+    stale = Trouble("error", "", "orders-3: run-7 stored 60", "run again")
     to_copy: list[tuple[int, int] | None] = [(0, 100), None]
     for copy in to_copy:
         made = report([receipt(0, 100, 100)], verified=((0, 100),), watermark=60, not_advanced=stale, copy=copy)

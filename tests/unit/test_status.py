@@ -12,10 +12,11 @@ from kafka_replication.documents import StatusRow, adapter
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.foresight import SourceLoss
 from kafka_replication.planning.live import plan, without_source
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, row_of, status, status_table
 
 IDS = Ids("SRC", "s", "t")
@@ -196,7 +197,9 @@ SILENT = replace(GONE, key=key(1), state=State.UNREADABLE, what="orders-1 has no
 
 def test_a_partition_that_does_not_answer_has_no_end_and_no_lag() -> None:
     topic = SNAPSHOT.source["orders"]
-    hidden = replace(topic, partitions={**topic.partitions, 1: Problem("orders-1 has no leader", "start it")})
+    hidden = replace(
+        topic, partitions={**topic.partitions, 1: Trouble("error", "", "orders-1 has no leader", "start it")}
+    )
     source_away = status(Plan("orders-dr", (SILENT,)), replace(SNAPSHOT, source={"orders": hidden}), VIEW)
     assert [(row.answers, row.source_end, row.lag) for row in source_away] == [(False, None, None)]
     target_away = status(Plan("orders-dr", (replace(SILENT, source_end=9),)), SNAPSHOT, VIEW)
@@ -209,7 +212,7 @@ def test_without_the_source_the_ledger_still_says_where_every_partition_stands()
     topics = {"include": ["orders"], "rename": "dr.{topic}"}
     sides = {"source": {"connection": "a"}, "target": {"connection": "b"}}
     replication = Replication.model_validate({"name": "orders-dr", "topics": topics, **sides})
-    snapshot = without_source(replication, VIEW, Problem("no answer", "check the address"))
+    snapshot = without_source(replication, VIEW, Trouble("error", "", "no answer", "check the address"))
     made = status(plan(replication, snapshot, VIEW, {key(0): 40}), snapshot, VIEW)
     assert [(row.plan.key, row.plan.state, row.position, row.plan.watermark, row.lag) for row in made] == [
         (key(0), State.UNREADABLE, 60, 40, None),

@@ -33,7 +33,8 @@ from kafka_replication.model.choices import IDEMPOTENT, TRANSACTIONAL, Delivery,
 from kafka_replication.model.offsets import LEDGER_PARTITIONS
 from kafka_replication.model.rights import ClusterName, DenyRule, Login
 from kafka_replication.model.times import now
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic, TopicDefaults
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic, TopicDefaults
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Head, LedgerRecord
@@ -90,7 +91,6 @@ __all__ = [
     "PartitionOffsets",
     "Partitioning",
     "Place",
-    "Problem",
     "Promise",
     "Receipts",
     "RecordStore",
@@ -111,6 +111,7 @@ __all__ = [
     "StoredTarget",
     "Topic",
     "TopicDefaults",
+    "Trouble",
     "UnknownPlacement",
     "Verified",
     "digest_of",

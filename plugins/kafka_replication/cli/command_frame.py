@@ -27,8 +27,8 @@ from kafka_replication.documents import FailureDocument
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model import commands
 from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.orchestration import notifiers
-from kafka_replication.planning.snapshot import Finding
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime import extras, stopping
@@ -59,10 +59,10 @@ def say_store(exists: bool = True, *, writes: bool = True) -> None:
     typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
 
 
-def store_findings() -> list[Finding]:
+def store_findings() -> list[Trouble]:
     """The reasons why a run could not write to the store. Raises BadInput, Unreachable."""
     error = why_not_writable(url())
-    return [Finding("error", "store", error.what, error.remedy)] if error else []
+    return [Trouble.of(error, "store")] if error else []
 
 
 @contextmanager
@@ -153,12 +153,12 @@ def failures_told(
         raise
 
 
-def notifier_findings(replication: Replication) -> Iterator[Finding]:
+def notifier_findings(replication: Replication) -> Iterator[Trouble]:
     """One finding for Apprise if it is missing, and one for each notifier that cannot be used. Sends nothing."""
     if replication.alerts.apprise and importlib.util.find_spec("apprise") is None:
-        yield Finding("error", "alerts.apprise", WITHOUT_APPRISE, extras.install("apprise"))
+        yield Trouble("error", "alerts.apprise", WITHOUT_APPRISE, extras.install("apprise"))
     for notifier in notifiers.channels(replication, {}):
         try:
             notifier.made()
         except BadInput as problem:
-            yield Finding("error", "alerts.notifiers", problem.what, problem.remedy)
+            yield Trouble.of(problem, "alerts.notifiers")

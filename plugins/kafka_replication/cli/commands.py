@@ -23,8 +23,8 @@ from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.config.expression import parse_time
 from kafka_replication.model.choices import EARLY, TRANSACTIONAL
 from kafka_replication.model.errors import BadInput
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import backfill_request, plan_codec
-from kafka_replication.planning.snapshot import Finding
 from kafka_replication.reporting.run import RunReport, planned
 from kafka_replication.reporting.table import (
     CheckDocument,
@@ -117,7 +117,7 @@ def check(
     act(file, as_json, action, looks=True)
 
 
-def _checked(run: Run, findings: Sequence[Finding], engines: list[EngineRow]) -> Result:
+def _checked(run: Run, findings: Sequence[Trouble], engines: list[EngineRow]) -> Result:
     bad = any(finding.severity == "error" for finding in findings)
     said: Any = {"replication": run.replication.name, "ok": not bad, "findings": findings, "engines": engines}
     away = list(run.clusters.away.values())

@@ -18,8 +18,9 @@ from kafka_replication.connections import EnvironmentConnections
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.times import amount, duration
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.live import own, without_source
-from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
@@ -63,13 +64,13 @@ def launcher_for(replication: Replication, output: OutputFile | None) -> Launche
 
 
 def snapshot(run: Run, view: LedgerView) -> Snapshot:
-    """A snapshot to show. If the source cannot be used, its partitions have this `Problem`."""
+    """A snapshot to show. If the source cannot be used, its partitions have this `Trouble`."""
     try:
         return run.snapshot(view)
     except (Unreachable, NotAdmitted) as error:
         if not own(run.replication, view).positions:
             raise
-        return without_source(run.replication, view, Problem.of(error))
+        return without_source(run.replication, view, Trouble.of(error))
 
 
 def status_rows(run: Run) -> list[PartitionStatus]:
@@ -79,7 +80,7 @@ def status_rows(run: Run) -> list[PartitionStatus]:
     try:
         return standing(run, snapshot)
     except (Unreachable, NotAdmitted) as error:
-        if rows := without_target(run, Problem.of(error)):
+        if rows := without_target(run, Trouble.of(error)):
             return rows
         raise
 

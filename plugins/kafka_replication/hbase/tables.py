@@ -24,7 +24,7 @@ from kafka_replication.model.errors import (
     Unreachable,
 )
 from kafka_replication.model.harmless import harmless
-from kafka_replication.planning.snapshot import Problem
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.targets.record_store import Item, Outcome, Resend
 
 # A table of HBase has no id, so that one that was created again would be taken for the one before: it gets ours.
@@ -148,38 +148,44 @@ def partitions_of(there: Any) -> int:
     return int((there.attributes or {}).get(PARTITIONS, b"1"))
 
 
-def problem_of(name: str, there: Any, shape: Shape = RECORDS) -> Problem | None:
+def problem_of(name: str, there: Any, shape: Shape = RECORDS) -> Trouble | None:
     """The reason why no record may be written to a table as it is; None if it may be."""
     families = {family.name: family for family in there.columns or ()}
     if FAMILY not in families:
-        return Problem(f"{name} on the target has no family {FAMILY.decode()!r}", _add_family(name))
+        return Trouble("error", name, f"{name} on the target has no family {FAMILY.decode()!r}", _add_family(name))
     attributes = families[FAMILY].attributes or {}
     decoded = {name.decode(): value.decode(errors="replace") for name, value in attributes.items()}
     if problem := family_problem(name, decoded):
         return problem
     if id_of(there) is None:
         command = f"alter '{name}', METADATA => {{'{ID.decode()}' => '{uuid.uuid4().hex}'}}"
-        return Problem(
+        return Trouble(
+            "error",
+            name,
             f"{name} on the target has no {ID.decode()}, by which one that is created again is told from it",
             f"in HBase's shell, before anything is written there: {command}",
         )
     if (made := (there.attributes or {}).get(SHAPE, RECORDS.encode()).decode()) != shape:
         command = f"alter '{name}', METADATA => {{'{SHAPE.decode()}' => '{shape}'}}"
-        return Problem(
+        return Trouble(
+            "error",
+            name,
             f"{name} was made for 'shape: {made}', not for 'shape: {shape}': rows of both cannot be told apart",
             f"write to another table (topics.rename); one of your own, which has no rows yet, can be prepared:"
             f" {command}",
         )
     if (there.attributes or {}).get(READ_ONLY, b"false").lower() == b"true":
-        return Problem(f"{name} on the target is read only", f"alter '{name}', READONLY => false")
+        return Trouble("error", name, f"{name} on the target is read only", f"alter '{name}', READONLY => false")
     return None
 
 
-def family_problem(name: str, settings: Mapping[str, str]) -> Problem | None:
+def family_problem(name: str, settings: Mapping[str, str]) -> Trouble | None:
     """The reason why a family with these settings would hide what is written."""
     ttl = settings.get("TTL", str(FOREVER))
     if ttl not in (str(FOREVER), "FOREVER"):
-        return Problem(
+        return Trouble(
+            "error",
+            name,
             f"the family {FAMILY.decode()} of {name} has a TTL ({ttl}): it would hide records, because the timestamps"
             " of their cells are numbers that we count, not times",
             f"alter '{name}', NAME => '{FAMILY.decode()}', TTL => 'FOREVER'; delete old rows by another program",

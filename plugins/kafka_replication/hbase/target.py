@@ -23,7 +23,7 @@ from kafka_replication.model.choices import HBASE, LATEST, Failure, FailureKind
 from kafka_replication.model.errors import GapFound, LedgerUnreadable, NotReady, Refused, ReplicationError, Unreachable
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login
-from kafka_replication.planning.snapshot import Problem
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, LedgerRecord, Shelf
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.record_store import Aside, Description, Item, RecordStore, Resend
@@ -207,12 +207,14 @@ class HBaseStore(TableShelf, RecordStore):
         if problem or not whole:
             return described
         if not self.tables.is_enabled(topic):
-            problem = Problem(f"{topic} on the target is disabled", f"enable '{topic}' in HBase's shell")
+            problem = Trouble(
+                "error", topic, f"{topic} on the target is disabled", f"enable '{topic}' in HBase's shell"
+            )
             return replace(described, problem=problem, readable=False)
         try:
             self.tables.check_writing(topic)
         except Refused as error:
-            return replace(described, problem=Problem.of(error))
+            return replace(described, problem=Trouble.of(error))
         except Unreachable:  # a copy waits for what is busy
             pass
         return described

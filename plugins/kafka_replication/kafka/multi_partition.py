@@ -16,8 +16,8 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.choices import EXACTLY_ONCE, Partitioning
 from kafka_replication.model.errors import Refused, SessionEnded, Unreachable
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.lost_end import epochs_of
-from kafka_replication.planning.snapshot import Problem
 
 
 class SpreadSession(Atomic):
@@ -65,7 +65,7 @@ class SpreadSession(Atomic):
         ours, places = position.ends(key.source.partition), self._places(range(by.partitions))
         hiding, epochs = list[TopicPartition](), dict[int, int]()
         for at, there in sorted(offsets.all_three(self.admin, places).items()):
-            if isinstance(there, Problem):
+            if isinstance(there, Trouble):
                 raise Unreachable(there.what, there.remedy)
             check_end(at, there.high_watermark, ours.get(at.partition, 0))
             self._seen[at.partition] = there.high_watermark

@@ -23,7 +23,8 @@ from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.rights import Operation
 from kafka_replication.model.times import from_millis, to_text
-from kafka_replication.planning.snapshot import PartitionOffsets, Problem
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runtime import stopping
 from kafka_replication.runtime.deadline import StallClock
 
@@ -283,7 +284,7 @@ def readable_logs(admin: AdminClient, partitions: Partitions, patience: Patience
 
 def all_three(
     admin: AdminClient, partitions: Partitions, patience: Patience = _USUAL
-) -> dict[TopicPartition, PartitionOffsets | Problem]:
+) -> dict[TopicPartition, PartitionOffsets | Trouble]:
     """The three offsets of each partition, or why they are not known. After a failure it is not asked again."""
     starts, failures = log_starts_each(admin, partitions, patience)
     high, failed = _ask_each(admin, starts, _LATEST, committed=False, patience=patience)
@@ -294,7 +295,7 @@ def all_three(
         )
         for partition, end in stable.items()
     }
-    problems = {partition: Problem.of(error) for partition, error in (failures | failed | also_failed).items()}
+    problems = {partition: Trouble.of(error) for partition, error in (failures | failed | also_failed).items()}
     return {**answered, **problems}
 
 

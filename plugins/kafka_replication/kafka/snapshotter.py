@@ -24,8 +24,9 @@ from kafka_replication.model.errors import NotAuthorized, PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Resource, Right, Side
 from kafka_replication.model.times import ceil_millis
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import quarantine_topic
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, TopicDefaults, without_description
+from kafka_replication.planning.snapshot import Snapshot, Topic, TopicDefaults, without_description
 
 # These have the same name for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
 _SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable")
@@ -69,7 +70,7 @@ def take(
     unresolved: Mapping[TopicPartition, datetime] = {},
 ) -> Snapshot:
     """Both sides of every selected topic, and the topics ``others`` of the target, of which ``target`` takes a
-    snapshot. A topic or partition that does not answer has a `Problem`.
+    snapshot. A topic or partition that does not answer has a `Trouble`.
 
     ``known`` partitions already have a start offset: ``start_from`` is not resolved for them. For ``unresolved`` ones
     ``latest`` means the end that they had at that time.
@@ -84,9 +85,9 @@ def take(
     ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
     wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
     on_target = target(replication, wanted, others)
-    problems = defaultdict[str, dict[int, Problem]](dict)  # of the partitions that did not answer a later question
+    problems = defaultdict[str, dict[int, Trouble]](dict)  # of the partitions that did not answer a later question
     for partition, error in (unanswered | also_unanswered).items():
-        problems[partition.topic][partition.partition] = Problem.of(error)
+        problems[partition.topic][partition.partition] = Trouble.of(error)
     answered = {
         name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
         for name, topic in sources.items()
@@ -202,7 +203,7 @@ def _missing(
             f" {', '.join(missing)}",
             _CORRECT,
         )
-    problem = Problem("the topic does not exist, or this client may not describe it", _CORRECT)
+    problem = Trouble("error", "", "the topic does not exist, or this client may not describe it", _CORRECT)
     return {name: without_description(name, problem, [0]) for name in missing}
 
 

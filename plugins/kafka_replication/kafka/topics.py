@@ -40,7 +40,8 @@ from kafka_replication.model.errors import (
 )
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import IMPLY_DESCRIBE, Operation
-from kafka_replication.planning.snapshot import Problem, Topic, without_description
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.snapshot import Topic, without_description
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -242,13 +243,13 @@ def _ask_configs(
 
 
 def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> Described:
-    """Those of ``topics`` that exist, with the offsets of every partition. Unknown parts have a `Problem`."""
+    """Those of ``topics`` that exist, with the offsets of every partition. Unknown parts have a `Trouble`."""
     wanted = set(topics)
     described, failed = _describe_each(admin, wanted, rights=True)
     hidden = _denied_ones(failed)
     settings, unreadable = configs(admin, described)
     with_offsets = _with_offsets(admin, described, settings, patience)
-    problems = {name: Problem.of(error) for name, error in ({**unreadable, **failed}).items()}
+    problems = {name: Trouble.of(error) for name, error in ({**unreadable, **failed}).items()}
     existing = {name: replace(topic, problem=problems.get(name)) for name, topic in with_offsets.items()}
     denied = {name: _denied(description) for name, description in described.items()}
     denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))

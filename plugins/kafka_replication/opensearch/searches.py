@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from kafka_replication.model.choices import LATEST, RECORDS, Shape
 from kafka_replication.model.errors import GapFound, NotReady, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS, Origin, mapping, sources
-from kafka_replication.planning.snapshot import Problem
 
 FIRST_PAGE, LONGEST_PAGE = 100, 5_000  # documents that one search returns
 PAGE_BYTES = 4 << 20
@@ -156,40 +156,50 @@ def partitions_of(there: Mapping[str, Any]) -> int:
     return int(there["mappings"].get("_meta", {}).get(ABOUT, {}).get("partitions", 1))
 
 
-def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> Problem | None:
+def problem_of(name: str, there: Mapping[str, Any], shape: Shape = RECORDS) -> Trouble | None:
     """The reason why no record may be written to an index as it is; None if it may be."""
     settings, mappings = there["settings"], there["mappings"]
     if (made := str(mappings.get("_meta", {}).get(ABOUT, {}).get("shape", RECORDS))) != shape:
-        return Problem(
+        return Trouble(
+            "error",
+            name,
             f"{name} was made for 'shape: {made}', not for 'shape: {shape}': documents of both cannot be told apart",
             "write to another index (topics.rename); one of your own, which has no documents yet, can be prepared: PUT"
             f" {path(name, '_mapping')} {json.dumps(mapping(partitions_of(there), shape))}",
         )
     for pipeline in PIPELINES:
         if settings.get(pipeline, "_none") != "_none":
-            return Problem(
+            return Trouble(
+                "error",
+                name,
                 f"{name} has an ingest pipeline ({pipeline}), which changes documents: what is stored would never be"
                 " what was copied",
                 f"set {pipeline} to _none, and change records by transform instead",
             )
     if settings.get(DURABILITY, "request") != "request":
-        return Problem(
+        return Trouble(
+            "error",
+            name,
             f"{name} acknowledges documents before they are on a disk ({DURABILITY}): a node that dies loses them, also"
             " verified ones",
             f'PUT {path(name, "_settings")} {{"{DURABILITY}": "request"}}; or change the template that sets it',
         )
     if mappings.get("_routing", {}).get("required"):
-        return Problem(f"{name} wants a routing for each document (_routing)", "create an index that does not")
+        return Trouble(
+            "error", name, f"{name} wants a routing for each document (_routing)", "create an index that does not"
+        )
     source = mappings.get("_source", {})
     if source.get("enabled") is False or source.get("includes") or source.get("excludes"):
-        return Problem(f"{name} does not store whole documents (_source)", "create an index that does")
+        return Trouble("error", name, f"{name} does not store whole documents (_source)", "create an index that does")
     # The fields by which records are found again: one may be missing, or of another type.
     fields = mappings.get("properties", {}).get(FIELD, {}).get("properties", {})
     needed = ("replication", "generation", "topic", "partition", "offset", *(["tombstone"] if shape == LATEST else []))
     missing = [one for one in needed if fields.get(one, {}).get("type") != FIELDS["properties"][one]["type"]]
     if missing:
         wanted = json.dumps({"properties": {FIELD: FIELDS}})
-        return Problem(
+        return Trouble(
+            "error",
+            name,
             f"the mapping of {name} has no usable {FIELD}.{missing[0]}, by which records are found again",
             f"before anything is written there: PUT {path(name, '_mapping')} {wanted}",
         )

@@ -15,13 +15,13 @@ from kafka_replication.model.choices import LATEST, OPENSEARCH, Failure, Failure
 from kafka_replication.model.errors import NotAuthorized, NotReady, Refused, ReplicationError
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.opensearch import client as clients
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import FIELD, Bulk, item, mapping
 from kafka_replication.opensearch.journal import BLOCKS, INDEX, PAGE, IndexShelf
 from kafka_replication.opensearch.records import IndexRecords, KeyRecords
 from kafka_replication.opensearch.searches import described, hits, partitions_of, problem_of, refresh
-from kafka_replication.planning.snapshot import Problem
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.record_store import Aside, Description, RecordStore, Resend
 from kafka_replication.targets.stored_target import LEDGER, StoredTarget
@@ -80,9 +80,9 @@ class OpenSearchStore(IndexShelf, RecordStore):
             readable=problem is None,
         )
 
-    def _denied(self, name: str) -> Problem | None:
+    def _denied(self, name: str) -> Trouble | None:
         error = self._cannot_write(name)
-        return None if error is None else Problem.of(error)
+        return None if error is None else Trouble.of(error)
 
     def create(self, topic: ToCreate) -> None:
         settings = {name: value for name, value in topic.config.items() if name.startswith("index.")}
@@ -245,14 +245,14 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _blocked(name: str, settings: Mapping[str, str]) -> Problem | None:
+def _blocked(name: str, settings: Mapping[str, str]) -> Trouble | None:
     blocks = sorted(setting for setting in BLOCKS if settings.get(setting) == "true")
     if not blocks:
         return None
     error = NotReady(
         f"{name} on the target cannot be written: {', '.join(blocks)}", "free disk space, or remove the block"
     )
-    return Problem.of(error)
+    return Trouble.of(error)
 
 
 def refusal_of(version: Mapping[str, Any]) -> str | None:

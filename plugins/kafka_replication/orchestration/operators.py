@@ -26,6 +26,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
+from kafka_replication.model.trouble import raise_errors
 from kafka_replication.orchestration import observability, task_run
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 
@@ -128,7 +129,6 @@ class PlanOperator(StepOperator):
 
     def _show(self, context: Context, request: Request) -> None:
         from kafka_replication.documents import as_json
-        from kafka_replication.planning import preflight
         from kafka_replication.reporting.run import dry_run, plan_summary, planned
         from kafka_replication.runs import steps
 
@@ -141,7 +141,7 @@ class PlanOperator(StepOperator):
         context["ti"].xcom_push("return_value", as_json(dry_run(plan)))
         context["ti"].xcom_push(SUMMARY, plan_summary(plan))
         with task_run.failing():
-            preflight.raise_errors(findings)
+            raise_errors(findings)
 
 
 class ReportOperator(StepOperator):

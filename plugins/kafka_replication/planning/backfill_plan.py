@@ -231,7 +231,7 @@ def _entry(
         )
     refusal = planner.refusal(key, position, source, target, ids)
     # An overrun stops live copying, but the requested range may still be readable.
-    if refusal and refusal.state is State.OVERRUN:
+    if refusal and refusal.kind == State.OVERRUN:
         readable = replace(position, next_offset=source.offsets(key.source.partition).log_start)
         refusal = planner.refusal(key, readable, source, target, ids)
     if refusal:

@@ -18,8 +18,9 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.times import DAY_MILLIS, duration, from_millis, to_text
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import Plan, State
-from kafka_replication.planning.snapshot import Finding, Snapshot, Topic
+from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.target_retention import Retention
 from kafka_replication.planning.topic_settings import created_config
 from kafka_replication.watermarks.values import Watermark
@@ -216,7 +217,7 @@ def target_loss(of: Waiting, *, oldest: int | None, young: int) -> TargetLoss | 
     )
 
 
-def findings(source: Iterable[SourceLoss], target: Iterable[TargetLoss] = ()) -> Iterator[Finding]:
+def findings(source: Iterable[SourceLoss], target: Iterable[TargetLoss] = ()) -> Iterator[Trouble]:
     """One warning for each topic and side. It is about the partition with the nearest loss, or the oldest record."""
     for losses in by_topic(source):
         yield _warning(losses[0].key, f"{losses[0].what}{others(losses)}", losses[0].remedy)
@@ -234,9 +235,9 @@ def findings(source: Iterable[SourceLoss], target: Iterable[TargetLoss] = ()) ->
         yield _warning(copies[0].key, what, f"raise retention.ms of {topic} first")
 
 
-def _warning(key: PartitionKey, what: str, remedy: str) -> Finding:
+def _warning(key: PartitionKey, what: str, remedy: str) -> Trouble:
     at = key.source
-    return Finding("warning", f"{at.topic} -> {key.target_topic}", what, remedy, topic=at.topic, partition=at.partition)
+    return Trouble("warning", f"{at.topic} -> {key.target_topic}", what, remedy, topic=at.topic, partition=at.partition)
 
 
 def by_topic(losses: Iterable[SourceLoss]) -> Iterator[list[SourceLoss]]:

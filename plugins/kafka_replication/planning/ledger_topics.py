@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from kafka_replication.config import Replication
 from kafka_replication.config.model import DAY, TargetTopics
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import topic_settings
-from kafka_replication.planning.snapshot import Finding, Snapshot, Topic, TopicDefaults
+from kafka_replication.planning.snapshot import Snapshot, Topic, TopicDefaults
 
 MIB = 1 << 20
 # The value that we set on the positions topic, and the largest value of an existing topic that still bounds reading.
@@ -66,7 +67,7 @@ def min_insync(settings: TargetTopics, defaults: TopicDefaults | None) -> dict[s
     return {name: "2"} if factor >= 3 else {}
 
 
-def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
+def check(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
     """Findings about the ledger topics, including those that the run will create."""
     if snapshot.ledger is None:
         return
@@ -81,7 +82,7 @@ def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
             yield from _compacts_late(topic)
 
 
-def _compacts_late(topic: Topic) -> Iterator[Finding]:
+def _compacts_late(topic: Topic) -> Iterator[Trouble]:
     late = {
         setting: ours
         for setting, (ours, most) in _COMPACTION.items()
@@ -90,7 +91,7 @@ def _compacts_late(topic: Topic) -> Iterator[Finding]:
     if late:
         now = ", ".join(f"{setting}={topic.config[setting]}" for setting in late)
         wanted = ",".join(f"{setting}={ours}" for setting, ours in late.items())
-        yield Finding(
+        yield Trouble(
             "warning",
             topic.name,
             f"Kafka compacts this ledger topic late ({now}): each run reads more of it than it needs to",

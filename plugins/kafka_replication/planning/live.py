@@ -14,10 +14,11 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.choices import EXACTLY_ONCE, LATEST, LOSSY
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import partitioning_changes, preflight, refusals, target_retention
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.refusals import Refusal, is_for, start_of
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
+from kafka_replication.planning.refusals import is_for, start_of
+from kafka_replication.planning.snapshot import Snapshot, Topic, unanswered
 
 
 def plan(
@@ -51,7 +52,7 @@ def as_compared(ledger: LedgerView, snapshot: Snapshot) -> LedgerView:
     return replace(ledger, removed={**ledger.removed, **snapshot.removed}) if snapshot.removed else ledger
 
 
-def without_source(replication: Replication, ledger: LedgerView, problem: Problem) -> Snapshot:
+def without_source(replication: Replication, ledger: LedgerView, problem: Trouble) -> Snapshot:
     """A snapshot of both sides from the ledger, while the source cluster does not answer because of ``problem``."""
     positions = own(replication, ledger).positions
     selected = {key: position for key, position in positions.items() if replication.selects(key.source.topic)}
@@ -90,7 +91,7 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
 def refuse_occupied(
     new: Collection[PartitionPlan],
     occupied: Mapping[PartitionKey, tuple[TopicPartition, int]],
-    unknown: Mapping[PartitionKey, Problem],
+    unknown: Mapping[PartitionKey, Trouble],
 ) -> dict[PartitionKey, PartitionPlan]:
     """The ``new`` partitions that may not be opened: their target has records, or could not be searched for records.
 
@@ -114,7 +115,7 @@ class Planner:
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
     known: frozenset[str] = frozenset()  # source topics with a partition that was opened
-    unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
+    unfit: Mapping[str, Trouble] = field(default_factory=dict)  # source topics that are refused as a whole
     spread_before: partitioning_changes.SpreadBefore = field(default_factory=dict)
     reach: partitioning_changes.Reach = field(default_factory=dict)
 
@@ -223,7 +224,7 @@ class Planner:
         offsets = self.snapshot.source[key.source.topic].readable.get(key.source.partition)
         return offsets.log_start if offsets else None
 
-    def refusal_to_open(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
+    def refusal_to_open(self, key: PartitionKey, source: Topic, target: Topic | None) -> Trouble | None:
         """The first reason why this partition cannot be opened; None if it can."""
         number = key.source.partition
         if key in self.watermarks:
@@ -231,9 +232,9 @@ class Planner:
         if target is None and not self.replication.target_topics.create:
             return refusals.target_missing(key)
         if key.source.topic in self.unfit:
-            return refusals.unfit(self.unfit[key.source.topic])
+            return self.unfit[key.source.topic]
         if problem := source.problem_of(number) or (self._target_problem(key, target) if target else None):
-            return refusals.unreadable(problem)
+            return replace(problem, kind=State.UNREADABLE)
         if owner := self.owner(key, target):
             return refusals.owned(key, owner)
         if refusal := self._refusal_of_partitions(key, source, target) or self._refusal_of_lost_end(key, target):
@@ -243,10 +244,10 @@ class Planner:
             return refusals.late_gap(key, log_start)
         return None
 
-    def _target_problem(self, key: PartitionKey, target: Topic) -> Problem | None:
+    def _target_problem(self, key: PartitionKey, target: Topic) -> Trouble | None:
         return partitioning_changes.problem_of(self.replication.placing, key, target)
 
-    def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
+    def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Trouble | None:
         """The refusal because of the target's number of partitions: the present one, or that after missing ones are
         created.
         """
@@ -267,7 +268,7 @@ class Planner:
 
     def refusal(
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
-    ) -> Refusal | None:
+    ) -> Trouble | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
         if contradictions := self.ledger[key].contradictions():
             return refusals.contradicted(key, contradictions)
@@ -275,7 +276,7 @@ class Planner:
 
     def refusal_of_topics(
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
-    ) -> Refusal | None:
+    ) -> Trouble | None:
         """The first reason in the two topics and in the store."""
         number, was = key.source.partition, position.ids
         unfit, problem = self.unfit.get(key.source.topic), source.problem_of(number)
@@ -286,9 +287,9 @@ class Planner:
         if self.watermarks.get(key, 0) > position.next_offset:
             return refusals.ledger_lost(key, self.watermarks[key], position.next_offset)
         if unfit:
-            return refusals.unfit(unfit)
+            return unfit
         if problem := problem or self._target_problem(key, target):
-            return refusals.unreadable(problem)
+            return replace(problem, kind=State.UNREADABLE)
         offsets = source.offsets(number)
         first_gap = refusals.first_gap(position, offsets.log_start)
         if first_gap:
@@ -298,7 +299,7 @@ class Planner:
             return refusals.truncated(key, position, offsets.last_stable)
         return self.refusal_of_target(key, position, source, target)
 
-    def refusal_of_target(self, key: PartitionKey, position: Position, source: Topic, target: Topic) -> Refusal | None:
+    def refusal_of_target(self, key: PartitionKey, position: Position, source: Topic, target: Topic) -> Trouble | None:
         """The refusal if the target's partitions, or their ends, are not those that the ledger knows."""
         partitioning, partitions = self.replication.placing, target.partitions
         if refusal := partitioning_changes.refusal_of_change(
@@ -320,7 +321,7 @@ class Planner:
             return refusals.foreign(key, position, self.snapshot.foreign[key])
         return None
 
-    def _refusal_of_lost_end(self, key: PartitionKey, target: Topic | None) -> Refusal | None:
+    def _refusal_of_lost_end(self, key: PartitionKey, target: Topic | None) -> Trouble | None:
         """The refusal if a target partition lost records of other source partitions: if we wrote there, it would grow
         over their place, and nobody would notice any more.
         """
@@ -337,8 +338,8 @@ class Planner:
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
         if self.is_deletion(key):
             return self.deleted(key, position)
-        refusal = refusals.vanished(key.source, position)
-        return self._known(key, refusal.state, position, position.next_offset, what=refusal.what, remedy=refusal.remedy)
+        known = self._known(key, State.VANISHED, position, position.next_offset)
+        return known.refusing(refusals.vanished(key.source, position))
 
     def is_deletion(self, key: PartitionKey) -> bool:
         """True if the whole topic is gone, a pattern had selected it, and other topics exist.
@@ -361,10 +362,10 @@ class Planner:
             what=refusals.deleted(key) if is_new else "",
         )
 
-    def refused(self, key: PartitionKey, refusal: Refusal, position: Position, source: Topic) -> PartitionPlan:
+    def refused(self, key: PartitionKey, refusal: Trouble, position: Position, source: Topic) -> PartitionPlan:
         # Records of others lie behind ours, which can be read back all the same.
-        verify = self.ledger[key].pending() if refusal.state is State.FOREIGN else Coverage()
-        return self.entry(key, refusal.state, position, source, verify=verify, what=refusal.what, remedy=refusal.remedy)
+        verify = self.ledger[key].pending() if refusal.kind == State.FOREIGN else Coverage()
+        return replace(self.entry(key, State.IN_SYNC, position, source).refusing(refusal), verify=verify)
 
     def entry(self, key: PartitionKey, state: State, position: Position, source: Topic, **more: Any) -> PartitionPlan:
         offsets = source.readable.get(key.source.partition)

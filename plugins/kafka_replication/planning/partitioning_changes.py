@@ -8,10 +8,10 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import partitioning_of
 from kafka_replication.model.choices import EXACTLY_ONCE, KEEP, Partitioning
 from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import refusals
 from kafka_replication.planning.plan import State
-from kafka_replication.planning.refusals import Refusal
-from kafka_replication.planning.snapshot import Problem, Topic
+from kafka_replication.planning.snapshot import Topic
 
 # Keys: the ids of the topics, and True for `KEEP`. Values: a source partition that was copied so, and its partitioning.
 SpreadBefore = Mapping[tuple[Ids, bool], tuple[PartitionKey, str]]
@@ -29,7 +29,7 @@ def reach(positions: Mapping[PartitionKey, Position]) -> Reach:
     return ends
 
 
-def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Problem | None:
+def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Trouble | None:
     """The reason why a target partition of this source partition cannot be used now; None if all can be used."""
     numbers = partitioning.targets(key.source.partition, target.partitions)
     return next((problem for number in numbers if (problem := target.problem_of(number))), target.problem)
@@ -37,7 +37,7 @@ def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> 
 
 def refusal_of_partitions(
     partitioning: Partitioning, key: PartitionKey, source: Topic, partitions: Collection[int]
-) -> Refusal | None:
+) -> Trouble | None:
     """The refusal if the target topic, with these ``partitions``, lacks one for a record of this source partition."""
     numbers = partitioning.targets(key.source.partition, partitions)
     if numbers and set(numbers) <= set(partitions):
@@ -51,7 +51,7 @@ def spread_before(positions: Mapping[PartitionKey, Position]) -> SpreadBefore:
     return {(positions[key].ids, name == KEEP): (key, name) for key, name in reversed(names.items())}
 
 
-def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, before: SpreadBefore) -> Refusal | None:
+def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, before: SpreadBefore) -> Trouble | None:
     """The refusal of a source partition without copied records, if other partitions of its topic were spread in another
     way. Without transactions a dead copier may have left records that no entry names.
     """
@@ -61,9 +61,10 @@ def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, befo
     return _repartitioned(key, f"{key.source}: records of {other.source}", name, partitioning)
 
 
-def _repartitioned(key: PartitionKey, what: str, before: str, partitioning: Partitioning) -> Refusal:
-    return Refusal(
+def _repartitioned(key: PartitionKey, what: str, before: str, partitioning: Partitioning) -> Trouble:
+    return refusals.refusal(
         State.REPARTITIONED,
+        key.source,
         f"{what} were copied with partitioning {before}, the file says {partitioning.name}: later records of a key"
         " could come before earlier ones",
         f"set partitioning: {before} again; or replicate to another target topic (topics.rename), or re-create"
@@ -73,7 +74,7 @@ def _repartitioned(key: PartitionKey, what: str, before: str, partitioning: Part
 
 def refusal_of_change(
     partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int, beside: SpreadBefore
-) -> Refusal | None:
+) -> Trouble | None:
     """The refusal if the records after this position would be spread in another way than those before it, and may not
     be; None if they may be, or if it is the same way.
     """
@@ -89,8 +90,9 @@ def refusal_of_change(
         return _repartitioned(key, what, before, partitioning)
     was = position.spread.by.partitions if position.spread else partitions
     if was < partitions and partitioning.moves_keys() and partitioning.stated != partitions:
-        return Refusal(
+        return refusals.refusal(
             State.REPARTITIONED,
+            key.source,
             f"{key.source}: {key.target_topic} has {partitions} partitions now and had {was} when the records below"
             f" offset {position.next_offset} were copied: with partitioning {partitioning.name}, later records of a key"
             " go to another partition than earlier ones",
@@ -100,10 +102,11 @@ def refusal_of_change(
     return None
 
 
-def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
+def _without_transactions(key: PartitionKey, position: Position) -> Trouble:
     """The refusal of a partition that a build of 0.1.0 copied without transactions to several target partitions."""
-    return Refusal(
+    return refusals.refusal(
         State.REPARTITIONED,
+        key.source,
         f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
         f" {key.target_topic} without transactions, which is no longer supported: it is unknown what dead attempts left"
         " there",
@@ -112,10 +115,11 @@ def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
     )
 
 
-def _not_to_be_shared(key: PartitionKey, position: Position) -> Refusal:
+def _not_to_be_shared(key: PartitionKey, position: Position) -> Trouble:
     """The refusal to share a target topic behind records that were copied without transactions."""
-    return Refusal(
+    return refusals.refusal(
         State.REPARTITIONED,
+        key.source,
         f"{key.source}: its records below offset {position.next_offset} were copied with delivery: {position.delivery}:"
         f" what a dead attempt left of them in {key.target_topic} could not be told from records of others",
         "let a run with delivery: exactly_once and on_existing_target: refuse or append copy something, then share",

@@ -10,7 +10,7 @@ Decides which receipts a ledger need not keep any longer. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -21,6 +21,7 @@ from kafka_replication.ledger.values import JsonCoverage, JsonRange, Number
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import EngineChoice
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
+from kafka_replication.model.trouble import Trouble
 
 
 class State(StrEnum):
@@ -101,6 +102,11 @@ class PartitionPlan:
     @property
     def refused(self) -> bool:
         return self.state in REFUSALS
+
+    def refusing(self, trouble: Trouble) -> PartitionPlan:
+        """The plan of the partition if it is refused because of this trouble, whose kind is its state then."""
+        state, what, remedy = State(trouble.kind), trouble.what, trouble.remedy
+        return replace(self, state=state, copy=None, verify=Coverage(), what=what, remedy=remedy)
 
     @property
     def ranges(self) -> list[OffsetRange]:

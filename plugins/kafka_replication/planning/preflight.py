@@ -5,7 +5,7 @@ Finds two replications that feed each other: the ledger on the source cluster ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kafka_replication.config import Replication
@@ -14,14 +14,14 @@ from kafka_replication.config.names import PROVENANCE
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.rights import Side
+from kafka_replication.model.trouble import Trouble, in_order, joined
 from kafka_replication.planning import ledger_topics, quarantine_topic, rights, topic_settings
-from kafka_replication.planning.snapshot import Finding, Problem, Snapshot, Topic, raise_errors
+from kafka_replication.planning.plan import State
+from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topic_settings import AFTER, BEFORE, ROOM, after_limit, before_limit, created_config
 
-__all__ = ["Finding", "check", "raise_errors", "withheld_by_open_transaction"]
 
-
-def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
+def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Trouble]:
     """All findings, errors first. ``known``: the ledger has partitions, so the plan reports topics that are gone."""
     findings = list(_clusters(replication, snapshot, known))
     for name in snapshot.source:
@@ -32,7 +32,7 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
     return in_order(findings)
 
 
-def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Finding]:
+def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Trouble]:
     """The findings about one side only, while the other one does not answer. ``snapshot`` has only this side.
 
     ``known``: partitions were replicated before.
@@ -49,26 +49,21 @@ def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, know
     return in_order(findings)
 
 
-def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Trouble]:
     if problem := replication.target_problem(topic.name):
-        yield Finding("error", topic.name, problem, RENAME)
+        yield Trouble("error", topic.name, problem, RENAME)
     yield from rights.missing_for_side(snapshot, "source", topic.name) or _unusable(topic, None)
     yield from _open_transactions(topic)
     yield from _unanswered(topic, None)
 
 
-def _of_target_only(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_target_only(snapshot: Snapshot, topic: Topic) -> Iterator[Trouble]:
     unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
     yield from unusable or _target_settings(topic.name, topic)
     yield from _unanswered(None, topic)
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings without repetitions, errors first."""
-    return sorted(dict.fromkeys(findings), key=lambda finding: (finding.severity, finding.where))
-
-
-def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
     """The findings about one source topic and its target."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
@@ -76,47 +71,42 @@ def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iter
     return (replace(finding, topic=name) for finding in findings)
 
 
-def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
+def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Trouble]:
     """The source topics that are refused as a whole, with all their errors."""
-    problems = {}
-    for name in snapshot.source:
-        errors = [finding for finding in _fit(replication, snapshot, name) if finding.severity == "error"]
-        if errors:
-            what = "; ".join(f"{finding.where}: {finding.what}" for finding in errors)
-            problems[name] = Problem(what, "; ".join(dict.fromkeys(finding.remedy for finding in errors)))
-    return problems
+    problems = {name: joined(_fit(replication, snapshot, name), kind=State.UNFIT) for name in snapshot.source}
+    return {name: problem for name, problem in problems.items() if problem}
 
 
-def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
+def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Trouble]:
     """The findings that refuse the copy of the topic to its target, and warnings about losses there."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     if problem := replication.target_problem(source.name):
-        return [Finding("error", source.name, problem, RENAME)]
+        return [Trouble("error", source.name, problem, RENAME)]
     if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
     findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
     return [*findings, *_collision(replication, snapshot, name)]
 
 
-def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
+def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Trouble]:
     """Findings about a topic that cannot be described or created."""
     for side, topic in (("source", source), ("target", target)):
         if topic is not None and topic.problem is not None:
-            yield Finding("error", f"{topic.name} on the {side}", topic.problem.what, topic.problem.remedy)
+            yield Trouble("error", f"{topic.name} on the {side}", topic.problem.what, topic.problem.remedy)
 
 
-def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
+def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Trouble]:
     for side, topic in (("source", source), ("target", target)):
         for number, answer in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
-            if isinstance(answer, Problem):
+            if isinstance(answer, Trouble):
                 partition = TopicPartition(topic.name if topic else "", number)
-                yield Finding("error", f"{partition} on the {side}", answer.what, answer.remedy, partition=number)
+                yield replace(answer, where=f"{partition} on the {side}", partition=number)
 
 
-def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
+def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Trouble]:
     """Findings about a target topic that does not exist. They are about the settings that it would be created with."""
     if not replication.target_topics.create:
-        yield Finding(
+        yield Trouble(
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
         )
         return
@@ -126,7 +116,7 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
     yield from _limits(place, source.config, created, "in target_topics.config")
     limited = "delete" in source.config.get("cleanup.policy", "delete")
     if limited and _number(source, "retention.bytes", default=-1) >= 0 and "retention.bytes" not in config:
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the source keeps at most {source.config['retention.bytes']} bytes a partition; the target to be created"
@@ -145,11 +135,11 @@ def withheld_by_open_transaction(last_stable: int, high_watermark: int, hidden_b
     )
 
 
-def _open_transactions(topic: Topic) -> Iterator[Finding]:
+def _open_transactions(topic: Topic) -> Iterator[Trouble]:
     for number, offsets in sorted(topic.readable.items()):
         if offsets.high_watermark > offsets.last_stable:
             partition = TopicPartition(topic.name, number)
-            yield Finding(
+            yield Trouble(
                 "warning",
                 str(partition),
                 withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark, offsets.hidden_by),
@@ -157,19 +147,19 @@ def _open_transactions(topic: Topic) -> Iterator[Finding]:
             )
 
 
-def _nothing_selected(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
+def _nothing_selected(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
     if not snapshot.source:
-        yield Finding(
+        yield Trouble(
             "error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude"
         )
 
 
-def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
+def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Trouble]:
     yield from () if known else _nothing_selected(replication, snapshot)
     if snapshot.source_cluster == snapshot.target_cluster:
         same = [name for name in snapshot.source if replication.target_name(name) == name]
         if same:
-            yield Finding(
+            yield Trouble(
                 "error",
                 replication.name,
                 f"source and target are the same cluster ({snapshot.source_cluster})",
@@ -177,7 +167,7 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
             )
     excluded = replication.topics.exclude_from
     if excluded and snapshot.target_cluster and snapshot.target_cluster not in excluded:
-        yield Finding(
+        yield Trouble(
             "warning",
             replication.name,
             f"topics.exclude_from has {', '.join(excluded)}, which is not the target's cluster id"
@@ -186,7 +176,7 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
         )
 
 
-def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
     """Findings about a target topic that is also selected as a source: its records would be copied again.
 
     If provenance leaves the copies out, only a copy of a copy may not be selected: there would be ever more topics.
@@ -195,16 +185,16 @@ def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Itera
     if PROVENANCE in replication.transform and snapshot.source_cluster in replication.topics.exclude_from:
         target = replication.target_name(target)
     if snapshot.source_cluster == snapshot.target_cluster and replication.selects(target):
-        yield Finding(
+        yield Trouble(
             "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
         )
 
 
-def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
+def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Trouble]:
     place = f"{source.name} -> {target.name}"
     if replication.placing.keeps and len(target.partitions) < len(source.partitions):
         follows = replication.adds_partitions
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: "
@@ -216,10 +206,10 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
     yield from _retention(place, source, target)
 
 
-def _target_settings(place: str, target: Topic) -> Iterator[Finding]:
+def _target_settings(place: str, target: Topic) -> Iterator[Trouble]:
     """Findings about the settings of an existing target, whatever its source is."""
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
-        yield Finding(
+        yield Trouble(
             "error",
             place,
             "the target replaces timestamps (message.timestamp.type=LogAppendTime)",
@@ -228,18 +218,18 @@ def _target_settings(place: str, target: Topic) -> Iterator[Finding]:
     yield from topic_settings.check_existing(place, "the target", target)
 
 
-def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
+def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Trouble]:
     """Findings about limits of the target that refuse source records. ``where`` is the place of the settings."""
     size = "max.message.bytes"
     if size in target and int(target[size]) < int(source.get(size, 0)):
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the target's {size} {target[size]} is below the source's {source[size]}: a larger record is refused",
             f"raise {size} {where}",
         )
     if int(after_limit(target)) < int(after_limit(source)):
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the target's {AFTER} {after_limit(target)} is below the source's {after_limit(source)}: a record with a"
@@ -247,7 +237,7 @@ def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], wh
             f"raise {AFTER} {where}",
         )
     if int(before_limit(target)) < int(before_limit({})):
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the target's {BEFORE} is {before_limit(target)}: an older record is refused when it is copied",
@@ -255,10 +245,10 @@ def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], wh
         )
 
 
-def _retention(place: str, source: Topic, target: Topic) -> Iterator[Finding]:
+def _retention(place: str, source: Topic, target: Topic) -> Iterator[Trouble]:
     policy = target.config.get("cleanup.policy", "delete")
     if "compact" in policy and _number(target, "min.compaction.lag.ms") < 3_600_000:
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before"
@@ -267,7 +257,7 @@ def _retention(place: str, source: Topic, target: Topic) -> Iterator[Finding]:
         )
     keeps = _number(target, "retention.ms") if "retention.ms" in target.config else -1
     if "delete" in policy and 0 <= keeps < _number(source, "retention.ms", forever=2**63):
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the target keeps records for {keeps} ms, less than the source: "
@@ -276,7 +266,7 @@ def _retention(place: str, source: Topic, target: Topic) -> Iterator[Finding]:
         )
     limit = _number(target, "retention.bytes", default=-1)
     if "delete" in policy and 0 <= limit < ROOM * _number(source, "retention.bytes", forever=2**63, default=-1):
-        yield Finding(
+        yield Trouble(
             "warning",
             place,
             f"the target keeps at most {limit} bytes a partition, the source"
@@ -293,7 +283,7 @@ def _number(topic: Topic, setting: str, forever: int | None = None, default: int
 
 def loops(
     replication: Replication, target_cluster: str, on_source: Mapping[PartitionKey, Position]
-) -> Iterator[Finding]:
+) -> Iterator[Trouble]:
     """A warning for each source topic that another replication fills from the same topic to which this one copies.
 
     Its records circulate for ever unless each direction leaves out the records that came from its target. ``on_source``
@@ -311,7 +301,7 @@ def loops(
     }
     for (here, there), other in sorted(back.items()):
         if replication.selects(here) and replication.target_name(here) == there:
-            yield Finding(
+            yield Trouble(
                 "warning",
                 f"{here} -> {there}",
                 f"the replication {other} copies {there} back to {here}: records go round for ever",

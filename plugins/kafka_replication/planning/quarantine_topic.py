@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kafka_replication.config import Replication
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import topic_settings
 from kafka_replication.planning.ledger_topics import min_insync
-from kafka_replication.planning.snapshot import Finding, Snapshot, Topic, TopicDefaults
+from kafka_replication.planning.snapshot import Snapshot, Topic, TopicDefaults
 
 PARTITIONS = 16
 LARGEST = str(2**31 - 1)  # bytes of a record. A record that is too large for every target topic has to fit here
@@ -32,7 +33,7 @@ def created(replication: Replication, defaults: TopicDefaults | None) -> tuple[i
     }
 
 
-def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
+def check(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
     """Findings about the quarantine topic, also if the run will create it."""
     if not is_wanted(replication) or snapshot.ledger is None:
         return
@@ -42,15 +43,15 @@ def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
         yield from topic_settings.check_created(replication, name, "the quarantine topic", config, snapshot.defaults)
         return
     if topic.problem is not None:
-        yield Finding("error", name, topic.problem.what, topic.problem.remedy)
+        yield Trouble("error", name, topic.problem.what, topic.problem.remedy)
         return
     yield from topic_settings.check_existing(name, "the quarantine topic", topic)
     yield from _keeps_everything(snapshot, topic)
 
 
-def _keeps_everything(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _keeps_everything(snapshot: Snapshot, topic: Topic) -> Iterator[Trouble]:
     if "compact" in topic.config.get("cleanup.policy", ""):
-        yield Finding(
+        yield Trouble(
             "error",
             topic.name,
             "the quarantine topic is compacted: it would refuse records without a key, and remove older ones",
@@ -59,7 +60,7 @@ def _keeps_everything(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
     size = int(topic.config.get("max.message.bytes", LARGEST))
     largest = max((int(source.config.get("max.message.bytes", 0)) for source in snapshot.source.values()), default=0)
     if size < 2 * largest:
-        yield Finding(
+        yield Trouble(
             "warning",
             topic.name,
             f"the quarantine topic takes {size} bytes a record, the source {largest}: a large record may not fit, and"
@@ -67,7 +68,7 @@ def _keeps_everything(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
             f"set max.message.bytes={LARGEST} on {topic.name}",
         )
     if int(topic.config.get("retention.ms", -1)) >= 0:
-        yield Finding(
+        yield Trouble(
             "warning",
             topic.name,
             f"the quarantine topic deletes records after {topic.config['retention.ms']} ms, also those still"

@@ -11,7 +11,7 @@ away), its start must not change because of that: the ledger stores its `Start`,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from kafka_replication.config import Replication
@@ -20,17 +20,14 @@ from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import Snapshot, Topic
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+def refusal(state: State, source: TopicPartition, what: str, remedy: str) -> Trouble:
     """The reason why a partition is not copied: ``what`` happened to it and why, and the ``remedy``."""
-
-    state: State
-    what: str
-    remedy: str
+    return Trouble("error", str(source), what, remedy, kind=state)
 
 
 def reset_command(key: PartitionKey) -> str:
@@ -42,10 +39,11 @@ def reset_command(key: PartitionKey) -> str:
     )
 
 
-def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Refusal:
+def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Trouble:
     was = position.ids
-    return Refusal(
+    return refusal(
         State.SOURCE_RECREATED,
+        key.source,
         f"{key.source}: the source topic was re-created (id {was.source_topic} in cluster {was.source_cluster} became"
         f" {now.source_topic} in {now.source_cluster}); offset {position.next_offset} now means other records",
         f"empty or re-create {key.target_topic} (or set on_existing_target: append), then reset the topic:"
@@ -53,19 +51,21 @@ def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Refusal
     )
 
 
-def target_recreated(key: PartitionKey, position: Position, now: str) -> Refusal:
-    return Refusal(
+def target_recreated(key: PartitionKey, position: Position, now: str) -> Trouble:
+    return refusal(
         State.TARGET_RECREATED,
+        key.source,
         f"{key.source}: the target topic {key.target_topic} was re-created or deleted (id {position.ids.target_topic}"
         f" became {now or 'none'}); copies below offset {position.next_offset} are gone with it",
         f"reset the topic, which copies it again from start_from: {reset_command(key)}",
     )
 
 
-def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> Refusal:
+def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> Trouble:
     has = "has no entry" if position is None else f"ends at {position}"
-    return Refusal(
+    return refusal(
         State.LEDGER_LOST,
+        key.source,
         f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went"
         " back",
         f"restore the ledger topics of the target, or empty {key.target_topic} and reset the topic:"
@@ -73,19 +73,21 @@ def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) 
     )
 
 
-def overrun(key: PartitionKey, lost: OffsetRange, log_start: int) -> Refusal:
-    return Refusal(
+def overrun(key: PartitionKey, lost: OffsetRange, log_start: int) -> Trouble:
+    return refusal(
         State.OVERRUN,
+        key.source,
         f"{key.source}: offsets {lost} can no longer be read, the log now starts at {log_start}; nothing after them is"
         " copied",
         f"restore them at the source, or approve the gap: {commands.approve_gap(key, lost)}",
     )
 
 
-def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusal:
+def truncated(key: PartitionKey, position: Position, last_stable: int) -> Trouble:
     next_ = position.next_offset
-    return Refusal(
+    return refusal(
         State.TRUNCATED,
+        key.source,
         f"{key.source}: the source ends at {last_stable}, {next_ - last_stable} offsets below the position {next_}: it"
         " was truncated after its records were copied",
         "find out which records the source lost (unclean leader election, restored disk); no gap can be approved,"
@@ -94,16 +96,17 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusa
     )
 
 
-def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
-    return Refusal(
+def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Trouble:
+    return refusal(
         State.CONTRADICTED,
+        key.source,
         "the ledger contradicts itself: " + "; ".join(contradictions),
         "find out who changed the ledger topics, or what restored an older state of them; then restore their newest"
         f" state, or re-create {key.target_topic} and reset the topic: {reset_command(key)}",
     )
 
 
-def target_truncated(key: PartitionKey, number: int, ours: int, end: int, mend: str | None) -> Refusal:
+def target_truncated(key: PartitionKey, number: int, ours: int, end: int, mend: str | None) -> Trouble:
     """``mend`` is the file's; None if no run copies it again by itself, whatever the file says."""
     at, run = TopicPartition(key.target_topic, number), ""
     if mend:
@@ -118,17 +121,19 @@ def target_truncated(key: PartitionKey, number: int, ours: int, end: int, mend: 
             f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost its last"
             f" {ours - end} offsets after they were copied"
         )
-    return Refusal(
+    return refusal(
         State.TARGET_TRUNCATED,
+        key.source,
         f"{key.source}: {what}",
         f"{run}find out what truncated or restored it (unclean leader election, restored disk); then re-create"
         f" {key.target_topic} and reset the topic: {reset_command(key)}",
     )
 
 
-def foreign(key: PartitionKey, position: Position, offset: int) -> Refusal:
-    return Refusal(
+def foreign(key: PartitionKey, position: Position, offset: int) -> Trouble:
+    return refusal(
         State.FOREIGN,
+        key.source,
         f"{key.source}: {_where(key, position)} on the target holds a record at offset {offset} that the ledger does"
         f" not know (ours end at {', '.join(map(str, position.ends(key.source.partition).values()))})",
         ONE_WRITER,
@@ -140,51 +145,48 @@ def _where(key: PartitionKey, position: Position) -> str:
     return str(key.target) if position.spread is None else f"a partition of {key.target_topic}"
 
 
-def unreadable(problem: Problem) -> Refusal:
-    return Refusal(State.UNREADABLE, problem.what, problem.remedy)
-
-
-def unfit(problem: Problem) -> Refusal:
-    return Refusal(State.UNFIT, problem.what, problem.remedy)
-
-
-def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Refusal:
-    return Refusal(
+def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Trouble:
+    return refusal(
         State.FEWER_PARTITIONS,
+        key.source,
         f"{key.source}: {key.target_topic} has {partitions} partitions, the source {len(source.partitions)}",
         f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}",
     )
 
 
-def keys_moved(key: PartitionKey, source: Topic, partitions: int) -> Refusal:
-    return Refusal(
+def keys_moved(key: PartitionKey, source: Topic, partitions: int) -> Trouble:
+    return refusal(
         State.FEWER_PARTITIONS,
+        key.source,
         f"{key.source}: {key.target_topic} has the newest record of each key of {partitions} partitions, and the source"
         f" has {len(source.partitions)} now: records of one key may lie in two of them, and have no order then",
         "reset the topic, and copy it to a new index (docs/latest.md)",
     )
 
 
-def target_missing(key: PartitionKey) -> Refusal:
-    return Refusal(
+def target_missing(key: PartitionKey) -> Trouble:
+    return refusal(
         State.TARGET_MISSING,
+        key.source,
         f"{key.source}: the target topic {key.target_topic} does not exist and target_topics.create is false",
         "create it with at least as many partitions as the source, or set target_topics.create: true",
     )
 
 
-def late_gap(key: PartitionKey, log_start: int) -> Refusal:
+def late_gap(key: PartitionKey, log_start: int) -> Trouble:
     unreadable = OffsetRange(0, log_start)
-    return Refusal(
+    return refusal(
         State.LATE_GAP,
+        key.source,
         f"{key.source} appeared after the replication began, and its offsets {unreadable} can no longer be read",
         f"approve the gap; the partition then starts at its current log start: {commands.approve_gap(key, unreadable)}",
     )
 
 
-def vanished(source: TopicPartition, position: Position) -> Refusal:
-    return Refusal(
+def vanished(source: TopicPartition, position: Position) -> Trouble:
+    return refusal(
         State.VANISHED,
+        source,
         f"{source}: the source topic or partition is gone; its copy ends at {position.next_offset}",
         f"exclude {source.topic} from the replication if that is intended",
     )
@@ -209,9 +211,10 @@ def occupied(planned: PartitionPlan, where: TopicPartition, offset: int) -> Part
     )
 
 
-def owned(key: PartitionKey, owner: str) -> Refusal:
-    return Refusal(
+def owned(key: PartitionKey, owner: str) -> Trouble:
+    return refusal(
         State.NOT_OPENED,
+        key.source,
         f"{key.source}: the target topic {key.target_topic} belongs to the replication {owner}, as the ledger says; its"
         " records and ours would be mixed",
         f"replicate to another topic (topics.rename); if {owner} has ended for good, delete {key.target_topic}"
@@ -219,7 +222,7 @@ def owned(key: PartitionKey, owner: str) -> Refusal:
     )
 
 
-def not_openable(planned: PartitionPlan, problem: Problem) -> PartitionPlan:
+def not_openable(planned: PartitionPlan, problem: Trouble) -> PartitionPlan:
     """The plan of a new partition whose target could not be searched for records of others."""
     return _not_opened(planned, f"{planned.key.source} was not opened: {problem.what}", problem.remedy)
 
@@ -235,7 +238,7 @@ def without_ledger(planned: PartitionPlan, because: str) -> PartitionPlan:
 
 
 def _not_opened(planned: PartitionPlan, what: str, remedy: str) -> PartitionPlan:
-    return replace(planned, state=State.NOT_OPENED, copy=None, what=what, remedy=remedy)
+    return planned.refusing(refusal(State.NOT_OPENED, planned.key.source, what, remedy))
 
 
 def first_gap(position: Position, log_start: int) -> OffsetRange | None:
@@ -289,7 +292,7 @@ def start_of(replication: Replication, snapshot: Snapshot, before: Start | None,
     if before is not None and before.offset is not None and is_valid(replication, snapshot, before, key):
         return before.offset
     offsets = snapshot.source[key.source.topic].partitions[key.source.partition]
-    return None if isinstance(offsets, Problem) else snapshot.starts.get(key.source, offsets.log_start)
+    return None if isinstance(offsets, Trouble) else snapshot.starts.get(key.source, offsets.log_start)
 
 
 def unresolved(replication: Replication, own_entries: LedgerView) -> dict[TopicPartition, datetime]:

@@ -18,8 +18,9 @@ from kafka_replication.model.offsets import (
     verified_id,
 )
 from kafka_replication.model.rights import ClusterName, Login, Operation, Resource, Right, Side
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import quarantine_topic
-from kafka_replication.planning.snapshot import Finding, Snapshot, Topic
+from kafka_replication.planning.snapshot import Snapshot, Topic
 
 _SOURCE = (Operation.READ, Operation.DESCRIBE_CONFIGS)
 _WRITTEN = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
@@ -38,19 +39,19 @@ def on_transactions(replication: str) -> Right:
     return Right(side="target", operation=Operation.WRITE, resource=Resource.TRANSACTIONAL_ID, name=name, prefixed=True)
 
 
-def missing_for_topic(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
+def missing_for_topic(replication: Replication, snapshot: Snapshot, name: str) -> list[Trouble]:
     """One finding for each right on this source topic and its target that is missing."""
     target = replication.target_name(name)
     needed = [*on_topic("source", name, _SOURCE), *_on_target(replication, snapshot, name, target)]
     return list(findings(snapshot, needed, name))
 
 
-def missing_for_side(snapshot: Snapshot, side: Side, name: str) -> list[Finding]:
+def missing_for_side(snapshot: Snapshot, side: Side, name: str) -> list[Trouble]:
     """One finding for each right on this existing topic of one side that is missing."""
     return list(findings(snapshot, on_topic(side, name, _SOURCE if side == "source" else _WRITTEN)))
 
 
-def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
     """A finding for each partition of this source topic whose transactional id a rule denies."""
     for number in sorted(snapshot.source[name].partitions):
         key = PartitionKey(replication.name, TopicPartition(name, number), replication.target_name(name))
@@ -58,7 +59,7 @@ def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -
             yield replace(finding, partition=number)
 
 
-def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Finding]:
+def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Trouble]:
     """One finding for each missing right without which nothing can be copied: on the ledger, groups, transactions."""
     needed = [on_group("source", replication.name), on_group("target", replication.name)]
     if replication.delivery == EXACTLY_ONCE:
@@ -87,7 +88,7 @@ def _grows(replication: Replication, source: Topic, target: Topic) -> bool:
     return replication.adds_partitions and len(target.partitions) < len(source.partitions)
 
 
-def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Finding]:
+def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Trouble]:
     """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic of the need."""
     for right in needed:
         if right in snapshot.denied:
@@ -95,11 +96,11 @@ def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = No
             error = NotAuthorized.of(right, login.cluster, login.principal)
             seen = snapshot.deny_rules.get(right.side)
             granted = error.remedy if seen is None else right.command(login.cluster.address, login.principal)
-            missing = Finding("error", str(login.cluster), f"{right} is missing", granted)
+            missing = Trouble("error", str(login.cluster), f"{right} is missing", granted)
             yield replace(_by_rule(snapshot, right) or missing, topic=topic)
 
 
-def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]) -> Iterator[Finding]:
+def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]) -> Iterator[Trouble]:
     """A finding for each transactional id that a rule denies. A request about one id does not show the others."""
     if replication.delivery != EXACTLY_ONCE or on_transactions(replication.name) in snapshot.denied:
         return
@@ -109,13 +110,13 @@ def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]
             yield finding
 
 
-def _by_rule(snapshot: Snapshot, right: Right, host: str | None = None) -> Finding | None:
+def _by_rule(snapshot: Snapshot, right: Right, host: str | None = None) -> Trouble | None:
     """The finding if a visible rule denies the right. ``host`` limits it to rules for this host."""
     login = _login(snapshot, right.side)
     for rule in sorted(snapshot.deny_rules.get(right.side, ())):
         if rule.forbids(right, login.principal) and host in (None, rule.host):
             what = f"{right} is denied by a rule, which counts more than what is granted: {rule}"
-            return Finding("error", str(login.cluster), what, rule.command(login.cluster.address))
+            return Trouble("error", str(login.cluster), what, rule.command(login.cluster.address))
     return None
 
 

@@ -1,35 +1,19 @@
 """The state of both clusters at one moment. `kafka.snapshotter` takes it, `planning` uses it.
 
-The findings of the checks before a run: severity, place, problem and remedy.
-
 Compares the watermark store with the ledger. If it has less, it may be another store than that of the runs.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Final, Literal
+from dataclasses import KW_ONLY, dataclass, field
 
-from kafka_replication.documents import Inner
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import PreflightFailed, ReplicationError, Unreachable
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, readable
 from kafka_replication.model.rights import DenyRule, Login, Right, Side
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The reason why a topic or a partition cannot be used now: ``what`` happened to it, and the ``remedy``."""
-
-    what: str
-    remedy: str
-
-    @classmethod
-    def of(cls, error: ReplicationError) -> Problem:
-        return cls(error.what, error.remedy)
+from kafka_replication.model.trouble import Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +50,20 @@ class Topic:
 
     name: str
     topic_id: str
-    partitions: Mapping[int, PartitionOffsets | Problem]
+    partitions: Mapping[int, PartitionOffsets | Trouble]
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
-    problem: Problem | None = None
+    problem: Trouble | None = None
 
-    def problem_of(self, partition: int) -> Problem | None:
+    def problem_of(self, partition: int) -> Trouble | None:
         """The reason why this partition cannot be used now; None if it can be, or if the topic does not have it."""
         there = self.partitions.get(partition)
-        return self.problem or (there if isinstance(there, Problem) else None)
+        return self.problem or (there if isinstance(there, Trouble) else None)
 
     def offsets(self, partition: int) -> PartitionOffsets:
         """The offsets of a partition of this topic. Raises Unreachable if they are not known."""
         there = self.partitions[partition]
-        if isinstance(there, Problem):
+        if isinstance(there, Trouble):
             raise Unreachable(there.what, there.remedy)
         return there
 
@@ -89,14 +73,14 @@ class Topic:
         return {number: there for number, there in self.partitions.items() if isinstance(there, PartitionOffsets)}
 
 
-def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Problem) -> Topic:
+def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Trouble) -> Topic:
     """A known topic without a partition that answers now."""
     return Topic(
         name=name, topic_id=topic_id, partitions=dict.fromkeys(sorted(partitions), problem), replication_factor=0
     )
 
 
-def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
+def without_description(name: str, problem: Trouble, partitions: Iterable[int] = ()) -> Topic:
     """A topic without a description, with the reason and perhaps its partitions."""
     return Topic(
         name=name, topic_id="", partitions=dict.fromkeys(partitions, problem), replication_factor=0, problem=problem
@@ -137,71 +121,6 @@ class Snapshot:
     logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked
 
 
-Severity = Literal["error", "warning"]
-NAMED: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One finding of the checks before a run: an ``error`` is refused, a ``warning`` is not."""
-
-    severity: Severity
-    where: str
-    what: str
-    remedy: str
-    _: KW_ONLY
-    # An error about one source topic, or about one of its partitions, refuses only these; another one stops the run.
-    topic: Inner[str | None] = field(default=None, compare=False)
-    partition: Inner[int | None] = field(default=None, compare=False)
-
-    @property
-    def stops_the_run(self) -> bool:
-        return self.severity == "error" and self.topic is None
-
-    @property
-    def text(self) -> str:
-        """Without the severity, which a line of a log has before it."""
-        return f"{self.where}: {self.what}. Remedy: {self.remedy}"
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.text}"
-
-    def log_to(self, log: logging.Logger) -> None:
-        log.log(logging.ERROR if self.severity == "error" else logging.WARNING, "%s", self.text)
-
-
-def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """For a log: warnings with the same remedy become one, which of each problem names the first `NAMED` places and
-    counts the others. Each run says them again.
-    """
-    same: dict[tuple[str, ...], dict[str, list[Finding]]] = {}
-    for finding in dict.fromkeys(findings):
-        own = (finding.where, finding.what) if finding.severity == "error" else ()
-        group = same.setdefault((finding.severity, finding.remedy, *own), {})
-        group.setdefault(finding.what, []).append(finding)
-    lines = list[Finding]()
-    for (first, *more), *others in (list(group.values()) for group in same.values()):
-        others_text = [f"{_places(some)}: {some[0].what}" for some in others]
-        lines.append(replace(first, where=_places([first, *more]), what="; ".join([first.what, *others_text])))
-    return lines
-
-
-def _places(findings: Sequence[Finding]) -> str:
-    names = [finding.where for finding in findings]
-    rest = f", and {len(names) - NAMED} more (`kafka-replication check` names all)" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest
-
-
-def raise_errors(findings: Iterable[Finding]) -> None:
-    """Raise PreflightFailed if findings are errors. It names all of them."""
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        raise PreflightFailed(
-            "; ".join(f"{finding.where}: {finding.what}" for finding in errors),
-            "; ".join(dict.fromkeys(finding.remedy for finding in errors)),
-        )
-
-
 def unknown_to_store(view: LedgerView, watermarks: Mapping[PartitionKey, int]) -> list[PartitionKey]:
     """The partitions whose watermark in the store is below the verified end in the ledger."""
     return sorted(
@@ -209,7 +128,7 @@ def unknown_to_store(view: LedgerView, watermarks: Mapping[PartitionKey, int]) -
     )
 
 
-def store_finding(unknown: Sequence[PartitionKey], partitions: int) -> Finding | None:
+def store_finding(unknown: Sequence[PartitionKey], partitions: int) -> Trouble | None:
     """A warning about the ``unknown`` ones of so many partitions. A run that is at work may be about to store them."""
     if not unknown:
         return None
@@ -221,4 +140,4 @@ def store_finding(unknown: Sequence[PartitionKey], partitions: int) -> Finding |
         "name the store of the DAGs (KAFKA_REPLICATION_STORE_URL); if it is this one, the next run restores it, or"
         f" kafka-replication ledger {unknown[0].replication}.yaml --rebuild-store"
     )
-    return Finding("warning", "watermark store", what, remedy)
+    return Trouble("warning", "watermark store", what, remedy)

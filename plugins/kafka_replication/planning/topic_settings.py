@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping
 
 from kafka_replication.config import Replication
 from kafka_replication.config.model import DAY, TargetTopics
-from kafka_replication.planning.snapshot import Finding, Topic, TopicDefaults
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.snapshot import Topic, TopicDefaults
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy")
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
@@ -75,14 +76,14 @@ REMEDY = "use 3 replicas, min.insync.replicas=2 and no unclean election"
 _CHECKED = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
-def check_existing(where: str, what: str, topic: Topic) -> Iterator[Finding]:
+def check_existing(where: str, what: str, topic: Topic) -> Iterator[Trouble]:
     """Findings about an existing topic. ``what`` is its name in the findings, as in "the target"."""
     yield from _judge(where, what, topic.replication_factor, topic.config)
 
 
 def check_created(
     replication: Replication, where: str, what: str, config: Mapping[str, str], defaults: TopicDefaults | None
-) -> Iterator[Finding]:
+) -> Iterator[Trouble]:
     """Findings about a topic that this run will create with ``config``. The brokers' ``defaults`` give the other
     settings.
     """
@@ -90,7 +91,7 @@ def check_created(
     expected = {**(defaults.config if defaults else {}), **config}
     unknown = [name for name in _CHECKED if name not in expected] + ["the replication factor"] * (factor is None)
     if unknown:
-        yield Finding(
+        yield Trouble(
             "warning",
             where,
             f"{what} is about to be created, and {', '.join(unknown)} that it will get cannot be read from the brokers",
@@ -101,12 +102,12 @@ def check_created(
     yield from _judge(where, f"{what} to be created", factor or 0, expected)
 
 
-def _judge(where: str, what: str, factor: int, config: Mapping[str, str]) -> Iterator[Finding]:
+def _judge(where: str, what: str, factor: int, config: Mapping[str, str]) -> Iterator[Trouble]:
     if factor < 2:
-        yield Finding("warning", where, f"{what} has replication factor {factor}: one lost disk loses it", REMEDY)
+        yield Trouble("warning", where, f"{what} has replication factor {factor}: one lost disk loses it", REMEDY)
     elif int(config.get("min.insync.replicas", 1)) < 2:
-        yield Finding("warning", where, f"{what} acknowledges with one replica (min.insync.replicas=1)", REMEDY)
+        yield Trouble("warning", where, f"{what} acknowledges with one replica (min.insync.replicas=1)", REMEDY)
     if config.get("unclean.leader.election.enable") == "true":
-        yield Finding(
+        yield Trouble(
             "warning", where, f"{what} allows unclean leader election: acknowledged records can vanish", REMEDY
         )

@@ -12,6 +12,7 @@ from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import Turn
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import refusals, target_retention
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.run import RangeReport
@@ -22,31 +23,14 @@ from kafka_replication.watermarks.values import RangeOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotAdvanced:
-    """The reason why a watermark could not be moved, and the remedy."""
-
-    key: PartitionKey
-    what: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTurns:
-    """The turns of engines in the copy of one partition."""
-
-    key: PartitionKey
-    turns: tuple[Turn, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NotDone:
     """The reasons that only the step before the report knows: ``not_verified`` has the results with an error,
     ``not_advanced`` the watermarks that could not be moved, ``turns`` why other engines copied than were chosen.
     """
 
     not_verified: tuple[VerifyResult, ...] = ()
-    not_advanced: tuple[NotAdvanced, ...] = ()
-    turns: tuple[PartitionTurns, ...] = ()
+    not_advanced: tuple[tuple[PartitionKey, Trouble], ...] = ()
+    turns: tuple[tuple[PartitionKey, tuple[Turn, ...]], ...] = ()  # of the engines in the copy of one partition
 
     def as_json(self) -> str:
         """The text for a report in another process."""
@@ -73,7 +57,7 @@ class Evidence:
     receipts: Mapping[PartitionKey, Sequence[Receipt]]
     outcomes: Mapping[tuple[PartitionKey, OffsetRange], RangeOutcome]
     not_verified: Mapping[PartitionKey, VerifyResult]
-    not_advanced: Mapping[PartitionKey, NotAdvanced] = field(default_factory=dict)
+    not_advanced: Mapping[PartitionKey, Trouble] = field(default_factory=dict)
     turns: Mapping[PartitionKey, tuple[Turn, ...]] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)  # target offsets of records of others, at the end
 

@@ -16,8 +16,8 @@ from kafka_replication.documents import GapRow, Inner, Pair, Pairs, PartitionRow
 from kafka_replication.model.choices import EXACTLY_ONCE, TRANSACTIONAL, Delivery, EngineChoice, Promise
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import amount
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.snapshot import Finding
 from kafka_replication.planning.target_retention import removal_text
 from kafka_replication.reporting.table import EngineTurnRow, engine_rows, table, turn_lines
 from kafka_replication.watermarks.values import RangeOutcome
@@ -226,7 +226,7 @@ def plan_table(plan: Plan) -> str:
     return f"{table(head, rows)}\n{plan_summary(plan)}{engines}{refused}{notes}"
 
 
-def planned(plan: Plan, findings: Iterable[Finding]) -> list[str]:
+def planned(plan: Plan, findings: Iterable[Trouble]) -> list[str]:
     """The plan for people; empty if there is only an error to report: "nothing to do" would contradict it."""
     refused = not plan.partitions and any(finding.severity == "error" for finding in findings)
     return [] if refused else [plan_table(plan)]

@@ -18,10 +18,11 @@ from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.commands import failed_list
 from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
 from kafka_replication.model.times import duration, from_millis, now, to_text
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.foresight import SourceLoss, findings
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, store_finding, unknown_to_store
+from kafka_replication.planning.snapshot import Snapshot, Topic, store_finding, unknown_to_store
 from kafka_replication.planning.target_retention import missed_text, removal_text
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.verify import VerifyResult
@@ -133,7 +134,7 @@ def status(
 
 
 def from_watermark(
-    watermark: Watermark, source: Topic | None, problem: Problem, loss: SourceLoss | None = None
+    watermark: Watermark, source: Topic | None, problem: Trouble, loss: SourceLoss | None = None
 ) -> PartitionStatus:
     """The row of a partition whose target does not answer, from the store, and from the source if it is known."""
     source_partition = watermark.key.source

@@ -20,8 +20,8 @@ from rich.text import Text
 from kafka_replication.documents import FailureDocument, From, PartitionRow
 from kafka_replication.model.choices import EngineChoice, Turn
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import Plan
-from kafka_replication.planning.snapshot import Finding
 
 _GAP = 2
 
@@ -102,7 +102,7 @@ class CheckDocument:
 
     replication: str
     ok: bool
-    findings: Sequence[Finding]
+    findings: Sequence[Trouble]
     engines: Sequence[EngineRow]
 
 
@@ -112,7 +112,7 @@ class CheckFailureDocument(FailureDocument):
 
     replication: str
     ok: bool
-    findings: Sequence[Finding]
+    findings: Sequence[Trouble]
     engines: Sequence[EngineRow]
 
 
@@ -121,21 +121,21 @@ class PlanFailureDocument(FailureDocument):
     """``plan`` while a cluster does not answer: why, and the findings about the other one."""
 
     replication: str
-    findings: Sequence[Finding]
+    findings: Sequence[Trouble]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument(Plan):
     """``plan``: what a run would do now."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[Trouble]
 
     @classmethod
-    def of(cls, plan: Plan, findings: Sequence[Finding]) -> PlanDocument:
+    def of(cls, plan: Plan, findings: Sequence[Trouble]) -> PlanDocument:
         return cls(**{each.name: getattr(plan, each.name) for each in fields(Plan)}, findings=findings)
 
 
-def verdict(findings: Sequence[Finding]) -> str:
+def verdict(findings: Sequence[Trouble]) -> str:
     """The last line of a check: whether a run would refuse something."""
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = _counted(len(findings) - errors, "warning")

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
-from kafka_replication.planning import preflight
+from kafka_replication.model.trouble import Trouble, in_order
 from kafka_replication.planning.preflight import loops
-from kafka_replication.planning.snapshot import Finding
 from kafka_replication.reporting.table import EngineRow, engine_rows
 from kafka_replication.runs import previewing
 from kafka_replication.runs.replicating import job
@@ -25,7 +24,7 @@ log = logging.getLogger(__name__)
 class Checked:
     """The findings, and what a run would copy with which engine; nothing if there is no plan."""
 
-    findings: list[Finding]
+    findings: list[Trouble]
     engines: list[EngineRow] = field(default_factory=list)
 
 
@@ -45,26 +44,26 @@ def check(run: Run) -> Checked:
     found = both.findings if away else [*both.findings, *_loops(run, as_written)]
     functions = run.replication.pipeline.modules
     spark = reach.check(run.clusters.spark, run.replication.copying, functions)
-    return Checked(preflight.in_order([*broken, *found, *spark]), both.engines)
+    return Checked(in_order([*broken, *found, *spark]), both.engines)
 
 
 def _of_both(run: Run) -> Checked:
     try:
         plan, found = previewing.preview(run, Request())
     except NotAuthorized as error:
-        unknown = Finding("error", run.replication.name, error.what, error.remedy)
+        unknown = Trouble.of(error, run.replication.name)
         return Checked(previewing.missing_rights(run) or [unknown])
     return Checked([*found, *previewing.refusals(plan)], engine_rows(planned.choice for planned in plan.partitions))
 
 
-def _unusable_functions(run: Run) -> Iterator[Finding]:
+def _unusable_functions(run: Run) -> Iterator[Trouble]:
     try:
         run.check_pipeline()
     except BadInput as error:
-        yield Finding("error", run.replication.name, error.what, error.remedy)
+        yield Trouble.of(error, run.replication.name)
 
 
-def _loops(run: Run, replication: Replication) -> list[Finding]:
+def _loops(run: Run, replication: Replication) -> list[Trouble]:
     """Findings of the ledger on the source, if there is one and it may be read: a run does not need it."""
     try:
         target = run.clusters.target.catalogue.cluster_id()
@@ -74,12 +73,12 @@ def _loops(run: Run, replication: Replication) -> list[Finding]:
         return []
 
 
-def check_spark(run: Run, launcher: Launcher) -> list[Finding]:
+def check_spark(run: Run, launcher: Launcher) -> list[Trouble]:
     """Start Spark, and let one worker import what it needs."""
     where = f"Spark {run.clusters.spark.master}"
     try:
         with launcher as spark:
             end = spark.submit(job(run), lambda results: None)
     except ReplicationError as error:
-        return [Finding("error", where, error.what, error.remedy)]
-    return [Finding("error", where, end.error, end.remedy or "see Spark's log")] if end.error else []
+        return [Trouble.of(error, where)]
+    return [Trouble("error", where, end.error, end.remedy or "see Spark's log")] if end.error else []

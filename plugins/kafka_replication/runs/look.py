@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationError, Stalled, Unreachable
-from kafka_replication.planning.snapshot import Problem
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.reporting.causes import foreseen_losses
 from kafka_replication.runs.clusters import raise_together
 from kafka_replication.runs.reporting import without_target
@@ -26,7 +26,7 @@ def losses_without_target(run: Run, problem: ReplicationError) -> list[Cause]:
     """The losses at the source that the store alone foresees, if only the target is away."""
     try:
         only_target = set(run.clusters.away) == {"target"}
-        return list(foreseen_losses(without_target(run, Problem.of(problem)))) if only_target else []
+        return list(foreseen_losses(without_target(run, Trouble.of(problem)))) if only_target else []
     except ReplicationError as error:
         log.debug("%s: what the source will drop was not found out: %s", run.replication.name, error)
         return []

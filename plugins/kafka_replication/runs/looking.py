@@ -23,17 +23,16 @@ from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.offsets import (
     LEDGER_PARTITIONS,
-    Coverage,
     OffsetRange,
-    PartitionKey,
     TopicPartition,
     consumer_group,
 )
 from kafka_replication.model.rights import DenyRule, Operation, Right, Side
+from kafka_replication.model.trouble import Trouble, merged, raise_errors
 from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, refusals, rights
 from kafka_replication.planning.live import as_compared, own, plan
-from kafka_replication.planning.plan import PartitionPlan, Plan
-from kafka_replication.planning.snapshot import Finding, Snapshot, merged
+from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.target_topics import quarantine_to_create, to_create
 from kafka_replication.targets.port import ToCreate
@@ -47,7 +46,7 @@ class Answers:
     """The rights that are denied, and findings about everything else that the target would refuse."""
 
     denied: frozenset[Right] = frozenset()
-    findings: Sequence[Finding] = ()
+    findings: Sequence[Trouble] = ()
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
 
     def added_to(self, snapshot: Snapshot) -> Snapshot:
@@ -105,9 +104,7 @@ def _transactions(run: Run) -> Answers:
     except NotAuthorized:
         return Answers(frozenset({rights.on_transactions(run.replication.name)}))
     except ReplicationError as error:
-        return Answers(
-            findings=[Finding("error", str(run.clusters.logins["target"].cluster), error.what, error.remedy)]
-        )
+        return Answers(findings=[Trouble.of(error, str(run.clusters.logins["target"].cluster))])
     return Answers()
 
 
@@ -154,11 +151,11 @@ def _quarantine(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str |
 
 def _not_created(
     wanted: Mapping[str, tuple[ToCreate, str | None]], refused: Mapping[str, ReplicationError]
-) -> Iterable[Finding]:
+) -> Iterable[Trouble]:
     for name, error in refused.items():
         source = wanted[name][1]
         where = f"{source} -> {name}" if source else name
-        yield Finding("error", where, error.what, error.remedy, topic=source)
+        yield Trouble.of(error, where, topic=source)
 
 
 Ranges = Mapping[TopicPartition, OffsetRange]
@@ -275,14 +272,14 @@ def raise_findings(run: Run, demand: Demand, world: World) -> None:
     found = [*checked, *world.answers.findings]
     log_findings(found)
 
-    def stops(finding: Finding) -> bool:
+    def stops(finding: Trouble) -> bool:
         demanded = not demand.request.topics or finding.topic in demand.request.topics
         return finding.stops_the_run or (demand.whole and demanded and finding.partition is None)
 
-    preflight.raise_errors(filter(stops, found))
+    raise_errors(filter(stops, found))
 
 
-def log_findings(findings: Iterable[Finding]) -> None:
+def log_findings(findings: Iterable[Trouble]) -> None:
     for finding in merged(findings):
         finding.log_to(log)
 
@@ -311,12 +308,6 @@ def defended(run: Run, planned: P) -> P:
     if found:  # unless a run is at work, and has committed more since the view was read
         now = run.view().positions
         found = {key: texts for key, texts in found.items() if now.get(key) == view.positions[key]}
-    partitions = tuple(_refused(partition, found) for partition in run_plan.partitions)
-    return replace(planned, plan=replace(run_plan, partitions=partitions))
-
-
-def _refused(planned: PartitionPlan, found: Mapping[PartitionKey, Sequence[str]]) -> PartitionPlan:
-    if planned.key not in found:
-        return planned
-    refusal = refusals.contradicted(planned.key, found[planned.key])
-    return replace(planned, state=refusal.state, copy=None, verify=Coverage(), what=refusal.what, remedy=refusal.remedy)
+    refused = {key: refusals.contradicted(key, texts) for key, texts in found.items()}
+    partitions = (p.refusing(refused[p.key]) if p.key in refused else p for p in run_plan.partitions)
+    return replace(planned, plan=replace(run_plan, partitions=tuple(partitions)))

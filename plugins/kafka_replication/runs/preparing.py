@@ -13,13 +13,14 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.planning import plan_codec, preflight, rights
+from kafka_replication.model.trouble import Trouble, raise_errors
+from kafka_replication.planning import plan_codec, rights
 from kafka_replication.planning.backfill_plan import raise_refused
 from kafka_replication.planning.live import as_compared, own, refuse_occupied
 from kafka_replication.planning.lost_end import taken_back_since
 from kafka_replication.planning.plan import PartitionPlan, Plan, State, changes, receipts_from
 from kafka_replication.planning.refusals import starts_to_write
-from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.table import engine_rows
 from kafka_replication.runs import previewing
 from kafka_replication.runs.fencing import fence_stale_producers
@@ -231,7 +232,7 @@ def _with_topics(run: LeasedRun, demand: Demand, world: World) -> World:
         created = run.snapshot(view, request)
     if created is not snapshot:
         world = replace(world, snapshot=world.answers.added_to(created))
-    preflight.raise_errors(rights.missing_for_all(run.replication, world.snapshot))
+    raise_errors(rights.missing_for_all(run.replication, world.snapshot))
     _note_removals(run, world.snapshot)
     return replace(world, view=as_compared(view, world.snapshot)) if world.snapshot.removed else world
 
@@ -357,5 +358,5 @@ def _not_openable(
     else:
         occupied = {}
         ends, unknown = opening.records.ends(new, wait)
-    problems = {key: Problem.of(error) for key, error in unknown.items()}
+    problems = {key: Trouble.of(error) for key, error in unknown.items()}
     return refuse_occupied(new.values(), occupied, problems), ends

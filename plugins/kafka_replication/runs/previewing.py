@@ -30,11 +30,12 @@ from kafka_replication.model.choices import Partitioning, chosen
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, consumer_group
 from kafka_replication.model.rights import Side
+from kafka_replication.model.trouble import Trouble, in_order
 from kafka_replication.planning import foresight, preflight, rights
 from kafka_replication.planning.foresight import SourceLoss, TargetLoss, Waiting
 from kafka_replication.planning.live import own, plan, refuse_occupied, without_source
 from kafka_replication.planning.plan import PartitionPlan, Plan, State, changes
-from kafka_replication.planning.snapshot import Finding, Problem, Snapshot
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.topic_settings import created_config
 from kafka_replication.runs.looking import Live, ask, asked, defended, look
 from kafka_replication.runs.run import Request, Run
@@ -74,7 +75,7 @@ PARTITIONS = 100  # of which the ends are compared; a lost ledger is lost for al
 LAST, AROUND = 20, 1_000  # offsets at the target's end, some of which are markers; source records of about that time
 
 
-def already_there(run: Run, planned: Plan) -> list[Finding]:
+def already_there(run: Run, planned: Plan) -> list[Trouble]:
     """A warning for each new partition whose target ends with a record that its source has, and that is to be copied:
     the ledger is perhaps lost, and all of it would be there twice. Where it cannot be found out, nothing is said.
     """
@@ -84,7 +85,7 @@ def already_there(run: Run, planned: Plan) -> list[Finding]:
     return list(filter(None, (_finding(run, one) for one in itertools.islice(new, PARTITIONS))))
 
 
-def _finding(run: Run, planned: PartitionPlan) -> Finding | None:
+def _finding(run: Run, planned: PartitionPlan) -> Trouble | None:
     key = planned.key
     try:
         pair = _same_record(run, planned)
@@ -94,7 +95,7 @@ def _finding(run: Run, planned: PartitionPlan) -> Finding | None:
     if pair is None:
         return None
     last, source_offset = pair
-    return Finding(
+    return Trouble(
         "warning",
         f"{key.source} -> {key.target_topic}",
         f"the last record of {key.target} on the target, at offset {last}, is the one that the source has at offset"
@@ -134,7 +135,7 @@ READING = 10.0  # seconds for the timestamps of all partitions together
 Offsets = Mapping[TopicPartition, int]
 
 
-def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live: bool = True) -> list[Finding]:
+def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live: bool = True) -> list[Trouble]:
     """Warnings about records that are to be copied: the source will drop them before that, or the target soon after.
 
     What cannot be found out is not said. A backfill is not ``live``: only its copies are looked at.
@@ -207,7 +208,7 @@ def _target_losses(run: Run, found: Iterable[Waiting], young_at_source: Offsets,
 _SAID_BY_FINDINGS = frozenset({State.UNFIT, State.UNREADABLE, State.TARGET_MISSING})
 
 
-def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
+def preview(run: Run, request: Request) -> tuple[Plan, list[Trouble]]:
     """The plan of a run now, and the findings about both clusters. Creates, opens and stores nothing.
 
     The target is asked for a producer id under an id of its own, so no run at work is fenced. Raises NotAuthorized if
@@ -222,7 +223,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     planned = defended(run, demand.plan(run, world, {})).plan
     planned = with_engines(run, replace(planned, changes=changes(planned, view, run.transform)), snapshot)
     found += [*already_there(run, planned), *warnings(run, planned, snapshot, view)]
-    return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *world.answers.findings])
+    return without_occupied(run, planned, snapshot, view), in_order([*found, *world.answers.findings])
 
 
 def check_functions(run: Run) -> None:
@@ -231,15 +232,15 @@ def check_functions(run: Run) -> None:
     partitioner.check(run.replication.placing)
 
 
-def refusals(planned: Plan) -> Iterator[Finding]:
+def refusals(planned: Plan) -> Iterator[Trouble]:
     """The partitions that a run would refuse, for reasons that only the ledger or the records show."""
     for refused in planned.refused:
         if refused.state not in _SAID_BY_FINDINGS:
             at = refused.key.source
-            yield Finding("error", str(at), refused.what, refused.remedy, topic=at.topic, partition=at.partition)
+            yield Trouble("error", str(at), refused.what, refused.remedy, topic=at.topic, partition=at.partition)
 
 
-def missing_rights(run: Run) -> list[Finding]:
+def missing_rights(run: Run) -> list[Trouble]:
     """Every right that is missing, as far as the brokers tell, also if the ledger may not be read."""
     snapshot = run.snapshot(LedgerView())
     snapshot = ask(run, snapshot, transactions=True).added_to(snapshot)
@@ -271,7 +272,7 @@ def without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerVi
     records = TargetRecords(run.clusters.target, placing)
     wait = run.deadline.within(run.replication.timeouts.request)
     occupied, unknown = records.occupied_each(new, wait, view.positions)
-    problems = {key: Problem.of(error) for key, error in unknown.items()}
+    problems = {key: Trouble.of(error) for key, error in unknown.items()}
     refused = refuse_occupied(new.values(), occupied, problems)
     return replace(planned, partitions=tuple(refused.get(one.key, one) for one in planned.partitions))
 
@@ -284,7 +285,7 @@ def _has_log(planned: PartitionPlan, snapshot: Snapshot, placing: Partitioning) 
     return any(log is not None and log.log_start < log.high_watermark for log in there)
 
 
-def one_side_findings(run: Run, away: Mapping[Side, ReplicationError]) -> list[Finding]:
+def one_side_findings(run: Run, away: Mapping[Side, ReplicationError]) -> list[Trouble]:
     """Each side that is ``away`` as an error, and the findings about the other one, its ledger and the store.
 
     Nothing is said that needs both sides, such as what would be copied.
@@ -294,17 +295,17 @@ def one_side_findings(run: Run, away: Mapping[Side, ReplicationError]) -> list[F
         if "source" not in away:
             found += _of_source(run)
         if "target" not in away:
-            found += _of_target(run, Problem.of(away["source"]))
+            found += _of_target(run, Trouble.of(away["source"]))
     except ReplicationError as error:
         found.append(_error(run, error))
-    return preflight.in_order(found)
+    return in_order(found)
 
 
-def _error(run: Run, error: ReplicationError) -> Finding:
-    return Finding("error", run.replication.name, error.what, error.remedy)
+def _error(run: Run, error: ReplicationError) -> Trouble:
+    return Trouble.of(error, run.replication.name)
 
 
-def _of_source(run: Run) -> list[Finding]:
+def _of_source(run: Run) -> list[Trouble]:
     known = {key.source for key in run.store.watermarks(run.replication.name)}
     snapshot = snapshotter.take_source(run.replication, run.clusters.source_admin, known)
     snapshot = replace(snapshot, logins=run.clusters.logins)
@@ -312,7 +313,7 @@ def _of_source(run: Run) -> list[Finding]:
     return preflight.check_side(run.replication, answers.added_to(snapshot), "source", known=bool(known))
 
 
-def _of_target(run: Run, problem: Problem) -> list[Finding]:
+def _of_target(run: Run, problem: Trouble) -> list[Trouble]:
     """The ledger says which topics were copied; of the others only those are known that the file names."""
     try:
         view = run.view()

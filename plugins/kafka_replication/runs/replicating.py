@@ -14,9 +14,10 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.backfill_plan import next_slice
 from kafka_replication.planning.plan import PartitionPlan, Plan
-from kafka_replication.reporting.arithmetic import NotAdvanced, NotDone, PartitionTurns
+from kafka_replication.reporting.arithmetic import NotDone
 from kafka_replication.reporting.progress import Work, work_of
 from kafka_replication.runs.bookkeeping import Bookkeeper, advance_each
 from kafka_replication.runs.fencing import fence_stale_producers
@@ -59,8 +60,8 @@ class Replicated:
     @property
     def not_done(self) -> NotDone:
         """The reasons that the report needs."""
-        refused = (NotAdvanced(key=key, what=e.what, remedy=e.remedy) for key, e in self.not_advanced.items())
-        turns = (PartitionTurns(key=result.key, turns=result.turns) for result in self.copied if result.turns)
+        refused = ((key, Trouble.of(error)) for key, error in self.not_advanced.items())
+        turns = ((result.key, result.turns) for result in self.copied if result.turns)
         return NotDone(not_verified=tuple(self.not_verified), not_advanced=tuple(refused), turns=tuple(turns))
 
     @property

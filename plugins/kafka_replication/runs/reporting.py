@@ -24,11 +24,12 @@ from kafka_replication.model.choices import weakest_delivery
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.offsets import PartitionKey, consumer_group
 from kafka_replication.model.times import now
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.overview.rows import facts_of
 from kafka_replication.planning import foresight
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import Plan, may_go
-from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.target_retention import removal_text
 from kafka_replication.reporting import status as reporting
 from kafka_replication.reporting.arithmetic import Evidence, NotDone, account
@@ -95,7 +96,7 @@ def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapsho
     return reporting.with_times(rows, times, datetime.now(UTC))
 
 
-def without_target(run: Run, problem: Problem) -> list[PartitionStatus]:
+def without_target(run: Run, problem: Trouble) -> list[PartitionStatus]:
     """The status by the store and, if it answers, the source, while the target does not answer because of ``problem``.
 
     One row for each watermark; none if the store has none.
@@ -145,8 +146,8 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
         receipts={p.key: read.of(p.key, p.generation) for p in known},
         outcomes=outcomes,
         not_verified={result.key: result for result in not_done.not_verified},
-        not_advanced={reason.key: reason for reason in not_done.not_advanced},
-        turns={one.key: one.turns for one in not_done.turns},
+        not_advanced=dict(not_done.not_advanced),
+        turns=dict(not_done.turns),
         foreign=_foreign(run, plan, view),
     )
     document = RunReport(

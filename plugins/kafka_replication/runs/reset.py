@@ -13,6 +13,7 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
 from kafka_replication.planning.partitioning_changes import refusal_of_partitions
 from kafka_replication.planning.snapshot import Snapshot
@@ -60,7 +61,7 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
             snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target.catalogue.look, [topic]),
             logins=run.clusters.logins,
         )
-        preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
+        raise_errors(preflight.check(run.replication, snapshot, known=True))
         snapshot = replace(snapshot, target=run.clusters.target.catalogue.topics([target]))
         source, existing = snapshot.source[topic], snapshot.target.get(target)
         if existing is None:

@@ -11,9 +11,10 @@ import tenacity
 from kafka_replication.config import Replication
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import preflight, quarantine_topic
 from kafka_replication.planning.live import own
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, without_description
+from kafka_replication.planning.snapshot import Snapshot, Topic, without_description
 from kafka_replication.planning.topic_settings import created_config
 from kafka_replication.runs.run import LeasedRun, Request
 from kafka_replication.targets.port import ToCreate
@@ -26,14 +27,14 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
     number of partitions of their source.
 
     Returns ``snapshot`` if nothing is missing, else a new snapshot with what was created. A topic or partition that
-    could not be created has a `Problem` there. Raises Unreachable if the target does not answer, and NotAdmitted.
+    could not be created has a `Trouble` there. Raises Unreachable if the target does not answer, and NotAdmitted.
     """
     unfit = preflight.unfit(run.replication, snapshot)
     fit = {name: topic for name, topic in snapshot.source.items() if name not in unfit}
     missing, short = _missing(run, view, snapshot, fit), _short(run, view, snapshot, fit)
     if not (missing or short):
         return snapshot
-    problems = dict[str, Problem]()  # by target topic
+    problems = dict[str, Trouble]()  # by target topic
     for name, target in (missing | short).items():
         try:
             if name in missing:
@@ -46,7 +47,7 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
             raise
         except (Refused, NotReady) as error:
             log.error("%s", error)
-            problems[target] = Problem.of(error)
+            problems[target] = Trouble.of(error)
     wanted = {
         target: partitions_of(run.replication, fit[name])
         for name, target in (missing | short).items()
@@ -172,7 +173,7 @@ def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:
     run.clusters.target.catalogue.add_partitions(target, partitions)
 
 
-def _without_partitions(target: Topic, partitions: int, problem: Problem) -> Topic:
+def _without_partitions(target: Topic, partitions: int, problem: Trouble) -> Topic:
     """The topic with the problem that its new partitions have."""
     missing = {number: problem for number in range(partitions) if number not in target.partitions}
     return replace(target, partitions={**target.partitions, **missing})

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kafka_replication.config import Copy
 from kafka_replication.connections import SparkConnection
-from kafka_replication.planning.snapshot import Finding
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.runtime import extras
 from kafka_replication.spark.jobs import (
     APPLICATION_REMOVED,
@@ -40,7 +40,7 @@ _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/]+)")
 _DEFAULT_PORTS = {_STANDALONE: 7077, _KUBERNETES: 443}
 
 
-def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -> Iterator[Finding]:
+def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -> Iterator[Trouble]:
     """The obstacles to the use of this Spark connection by a run with these settings. Its workers import these
     ``modules`` of the user.
 
@@ -49,10 +49,10 @@ def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -
     where = f"Spark {spark.master}"
     missing = [name for name in ("pyspark", "py4j") if find_spec(name) is None]
     if missing:
-        yield Finding("error", where, f"{' and '.join(missing)} cannot be imported here", extras.install("pyspark"))
+        yield Trouble("error", where, f"{' and '.join(missing)} cannot be imported here", extras.install("pyspark"))
     home = environ.get("JAVA_HOME")
     if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
-        yield Finding(
+        yield Trouble(
             "error", where, "no Java was found, which spark-submit needs", "install Java 17, or set JAVA_HOME"
         )
     if is_local(spark.master):
@@ -60,13 +60,13 @@ def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -
             try:
                 importlib.import_module(name)
             except ImportError as e:
-                yield Finding("error", where, f"the workers cannot import {name}: {e}", extras.install(e.name or name))
+                yield Trouble("error", where, f"the workers cannot import {name}: {e}", extras.install(e.name or name))
         yield from _functions(where, modules)
     elif failures := _failures(spark.master):
-        yield Finding("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
+        yield Trouble("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
 
 
-def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
+def _functions(where: str, modules: Sequence[str]) -> Iterator[Trouble]:
     """Findings about the user's functions. A worker has its own Python. Airflow, for example, adds folders only to the
     path of its own processes.
     """
@@ -77,7 +77,7 @@ def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
         )
         if done.returncode:
             why = (done.stderr.strip().splitlines() or ["it ended"])[-1]
-            yield Finding(
+            yield Trouble(
                 "error",
                 where,
                 f"the workers cannot import {name}: {why}",

@@ -69,7 +69,7 @@ class Catalogue(ABC):
     @abstractmethod
     def look(self, replication: Replication, wanted: Collection[str], others: Collection[str] = ()) -> Snapshot:
         """A snapshot of the target alone: the topics to be written to, the topics ``others``, the ledger's and the
-        quarantine. A topic or partition that does not answer has a `Problem`.
+        quarantine. A topic or partition that does not answer has a `Trouble`.
         """
 
     @abstractmethod

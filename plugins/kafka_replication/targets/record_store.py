@@ -24,7 +24,7 @@ from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError, Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.rights import Login
-from kafka_replication.planning.snapshot import Problem
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.runtime.deadline import NEVER, Deadline, StallClock, backoff
 from kafka_replication.targets.journal import Shelf
 from kafka_replication.targets.keyed import NoPlace
@@ -54,7 +54,7 @@ class Description:
     partitions: int
     copies: int = COPIES
     config: Mapping[str, str] = field(default_factory=dict)
-    problem: Problem | None = None
+    problem: Trouble | None = None
     readable: bool = True
 
 

@@ -20,14 +20,8 @@ from kafka_replication.model.choices import IDEMPOTENT, LATEST, Promise
 from kafka_replication.model.errors import Busy, NotAdmitted, OutOfTime, Refused, ReplicationError, Unreachable
 from kafka_replication.model.offsets import LEDGER_PARTITIONS, PartitionKey, TopicPartition
 from kafka_replication.model.rights import Login
-from kafka_replication.planning.snapshot import (
-    PartitionOffsets,
-    Problem,
-    Snapshot,
-    Topic,
-    TopicDefaults,
-    without_description,
-)
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic, TopicDefaults, without_description
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.idempotent import IdempotentSession
 from kafka_replication.targets.journal import LEDGER_PLACE, Journal
@@ -173,7 +167,7 @@ class StoredCatalogue(Catalogue):
             except (NotAdmitted, Unreachable):
                 raise
             except ReplicationError as error:
-                there[name] = without_description(name, Problem.of(error))
+                there[name] = without_description(name, Trouble.of(error))
         return Snapshot(
             source_cluster="",
             target_cluster=self.cluster_id(),
