@@ -9,9 +9,9 @@ import pytest
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.trouble import Trouble
-from kafka_replication.planning.ledger_topics import created
 from kafka_replication.planning.preflight import check
 from kafka_replication.planning.snapshot import TopicDefaults
+from kafka_replication.planning.topic_settings import ledger_created
 from tests.support.preflight_worlds import AT, DEFAULTS, SAFE, SOURCE, TARGET, replication, sides, topic
 
 # --- topics and clusters ----------------------------------------------------------------------------------------------------------------
@@ -203,15 +203,15 @@ def test_positions_that_kafka_compacts_late_are_told_with_the_command_that_mends
 
 def test_ledger_topics_are_created_with_the_replicas_that_target_topics_names() -> None:
     by_file = replication(target_topics={"replication_factor": 3}, retention={"receipts": 86_400})
-    factor, positions = created(POSITIONS, by_file, None)
+    factor, positions = ledger_created(POSITIONS, by_file, None)
     assert (factor, positions["min.insync.replicas"], positions["cleanup.policy"]) == (3, "2", "compact")
     assert {name: positions[name] for name in SOON if name in positions and name not in SAFE} == {
         name: value for name, value in SOON.items() if name not in SAFE
     }
-    _, receipts = created(RECEIPTS, by_file, None)
+    _, receipts = ledger_created(RECEIPTS, by_file, None)
     assert (receipts["cleanup.policy"], receipts["retention.ms"]) == ("compact,delete", "86400000")
     named = replication(target_topics={"replication_factor": 3, "config": {"min.insync.replicas": "1"}})
-    assert created(POSITIONS, named, None)[1]["min.insync.replicas"] == "1"
-    assert created(POSITIONS, replication(), TopicDefaults(3, {}))[1]["min.insync.replicas"] == "2"
-    assert created(POSITIONS, replication(), TopicDefaults(2, {}))[0] is None
-    assert "min.insync.replicas" not in created(POSITIONS, replication(), TopicDefaults(2, {}))[1]
+    assert ledger_created(POSITIONS, named, None)[1]["min.insync.replicas"] == "1"
+    assert ledger_created(POSITIONS, replication(), TopicDefaults(3, {}))[1]["min.insync.replicas"] == "2"
+    assert ledger_created(POSITIONS, replication(), TopicDefaults(2, {}))[0] is None
+    assert "min.insync.replicas" not in ledger_created(POSITIONS, replication(), TopicDefaults(2, {}))[1]

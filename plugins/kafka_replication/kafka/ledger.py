@@ -35,7 +35,7 @@ from kafka_replication.ledger.view import LedgerView, NewestEntry
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError, Unreachable
 from kafka_replication.model.offsets import LEDGER_PARTITIONS, PartitionKey, TopicPartition
 from kafka_replication.model.rights import ClusterName, Operation, Resource, Right
-from kafka_replication.planning.ledger_topics import POLICIES, created
+from kafka_replication.planning.topic_settings import POLICIES, ledger_created
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
@@ -48,7 +48,7 @@ def create_missing(admin: AdminClient, replication: Replication) -> None:
     missing = [name for name in (RECEIPTS, POSITIONS) if name not in existing(admin)]
     defaults = topic_defaults(admin) if missing else None
     for name in missing:
-        factor, config = created(name, replication, defaults)
+        factor, config = ledger_created(name, replication, defaults)
         topics.create(admin, name, LEDGER_PARTITIONS, factor, config)
     if missing:
         existing(admin)

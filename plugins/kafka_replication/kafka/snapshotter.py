@@ -25,8 +25,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Resource, Right, Side
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.model.trouble import Trouble
-from kafka_replication.planning import quarantine_topic
 from kafka_replication.planning.snapshot import Snapshot, Topic, TopicDefaults, without_description
+from kafka_replication.planning.topic_settings import may_quarantine
 
 # These have the same name for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
 _SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable")
@@ -108,7 +108,7 @@ def take_target(
 ) -> Snapshot:
     """The target only: the topics to be written to, the topics ``others``, the ledger's and the quarantine."""
     patience = offsets.Patience.within(replication.timeouts.request)
-    aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
+    aside = {replication.quarantine_topic} if may_quarantine(replication) else set()
     described = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
     targets = dict(described.topics)
     ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}

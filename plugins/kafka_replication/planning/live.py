@@ -184,7 +184,8 @@ class Planner:
         copied, removed, missed = account.pending(), account.gone(), account.missed()
         if copy:
             missed = missed.subtract(Coverage.of([copy]))
-        state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
+        at_rest = State.REMOVED if missed else State.PARTLY_REMOVED if removed else State.IN_SYNC
+        state = State.BEHIND if copy else State.PENDING if copied else at_rest
         remedy = target_retention.remedy(key, missed, copied, log_start) if missed else ""
         gone = {"removed": removed, "missed": missed, "remedy": remedy}
         return self.entry(
@@ -336,31 +337,18 @@ class Planner:
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
-        if self.is_deletion(key):
-            return self.deleted(key, position)
-        known = self._known(key, State.VANISHED, position, position.next_offset)
-        return known.refusing(refusals.vanished(key.source, position))
-
-    def is_deletion(self, key: PartitionKey) -> bool:
-        """True if the whole topic is gone, a pattern had selected it, and other topics exist.
-
-        If no topic at all is visible, the client has probably lost its rights.
+        """The plan of a partition that is gone. It is deleted if the whole topic is gone, a pattern had selected it,
+        and other topics exist: its copies stay, and are verified, and one run notes it. If no topic at all is visible,
+        the client has probably lost its rights.
         """
-        topic = key.source.topic
-        return bool(self.snapshot.source) and topic not in {*self.snapshot.source, *self.replication.topics.include}
-
-    def deleted(self, key: PartitionKey, position: Position) -> PartitionPlan:
-        """The plan of a partition whose topic was deleted: its copies stay, and are verified. One run notes it."""
-        noted = self.ledger.deleted.get(key)
+        topic, end = key.source.topic, position.next_offset
+        if not self.snapshot.source or topic in {*self.snapshot.source, *self.replication.topics.include}:
+            refusal = refusals.vanished(key.source, position)
+            return self._known(key, State.VANISHED, position, end).refusing(refusal)
+        noted, verify = self.ledger.deleted.get(key), self.ledger[key].pending()
         is_new = noted is None or noted.source_topic != position.ids.source_topic
-        return self._known(
-            key,
-            State.DELETED,
-            position,
-            position.next_offset,
-            verify=self.ledger[key].pending(),
-            what=refusals.deleted(key) if is_new else "",
-        )
+        what = refusals.deleted(key) if is_new else ""
+        return self._known(key, State.DELETED, position, end, verify=verify, what=what)
 
     def refused(self, key: PartitionKey, refusal: Trouble, position: Position, source: Topic) -> PartitionPlan:
         # Records of others lie behind ours, which can be read back all the same.
@@ -386,8 +374,3 @@ class Planner:
             watermark=self.watermarks.get(key),
             **more,
         )
-
-
-def _at_rest(removed: Coverage, missed: Coverage) -> State:
-    """The state of a partition that is copied and verified to its end."""
-    return State.REMOVED if missed else State.PARTLY_REMOVED if removed else State.IN_SYNC

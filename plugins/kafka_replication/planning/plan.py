@@ -103,6 +103,10 @@ class PartitionPlan:
     def refused(self) -> bool:
         return self.state in REFUSALS
 
+    def saying(self, *texts: str) -> PartitionPlan:
+        """The plan of the partition with these texts for people, too; empty ones are left out."""
+        return replace(self, what="; ".join(filter(None, [self.what, *texts])))
+
     def refusing(self, trouble: Trouble) -> PartitionPlan:
         """The plan of the partition if it is refused because of this trouble, whose kind is its state then."""
         state, what, remedy = State(trouble.kind), trouble.what, trouble.remedy

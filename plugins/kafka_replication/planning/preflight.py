@@ -5,8 +5,9 @@ Finds two replications that feed each other: the ledger on the source cluster ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from kafka_replication.config import Replication
 from kafka_replication.config.model import RENAME
@@ -15,60 +16,46 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.rights import Side
 from kafka_replication.model.trouble import Trouble, in_order, joined
-from kafka_replication.planning import ledger_topics, quarantine_topic, rights, topic_settings
+from kafka_replication.planning import rights, topic_settings
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import Snapshot, Topic
-from kafka_replication.planning.topic_settings import AFTER, BEFORE, ROOM, after_limit, before_limit, created_config
+from kafka_replication.planning.topic_settings import (
+    AFTER,
+    BEFORE,
+    ROOM,
+    after_limit,
+    before_limit,
+    check_ledger,
+    check_quarantine,
+    created_config,
+)
 
 
-def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Trouble]:
-    """All findings, errors first. ``known``: the ledger has partitions, so the plan reports topics that are gone."""
-    findings = list(_clusters(replication, snapshot, known))
-    for name in snapshot.source:
-        findings += check_topic(replication, snapshot, name)
-    findings += ledger_topics.check(replication, snapshot)
-    findings += quarantine_topic.check(replication, snapshot)
-    findings += rights.missing_for_all(replication, snapshot)
-    return in_order(findings)
+def _source_only(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
+    """The findings about the source's topics, while the target does not answer."""
+    for name, topic in snapshot.source.items():
+        problem = replication.target_problem(name)
+        findings = [Trouble("error", name, problem, RENAME)] if problem else []
+        findings += rights.missing_for_side(snapshot, "source", name) or _unusable(topic, None)
+        findings += [*_open_transactions(topic), *_unanswered(topic, None)]
+        yield from (replace(finding, topic=name) for finding in findings)
 
 
-def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Trouble]:
-    """The findings about one side only, while the other one does not answer. ``snapshot`` has only this side.
-
-    ``known``: partitions were replicated before.
-    """
-    findings = list(rights.missing_for_all(replication, snapshot))
-    if side == "source":
-        findings += [] if known else _nothing_selected(replication, snapshot)
-        for name, topic in snapshot.source.items():
-            findings += (replace(finding, topic=name) for finding in _of_source_only(replication, snapshot, topic))
-    else:
-        findings += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
-        for topic in snapshot.target.values():
-            findings += _of_target_only(snapshot, topic)
-    return in_order(findings)
+def _target_only(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:  # noqa: ARG001 - see `Check`
+    """The findings about the target's topics, while the source does not answer."""
+    for topic in snapshot.target.values():
+        unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
+        yield from unusable or _target_settings(topic.name, topic)
+        yield from _unanswered(None, topic)
 
 
-def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Trouble]:
-    if problem := replication.target_problem(topic.name):
-        yield Trouble("error", topic.name, problem, RENAME)
-    yield from rights.missing_for_side(snapshot, "source", topic.name) or _unusable(topic, None)
-    yield from _open_transactions(topic)
-    yield from _unanswered(topic, None)
-
-
-def _of_target_only(snapshot: Snapshot, topic: Topic) -> Iterator[Trouble]:
-    unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
-    yield from unusable or _target_settings(topic.name, topic)
-    yield from _unanswered(None, topic)
-
-
-def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
-    """The findings about one source topic and its target."""
-    source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
-    findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
-    findings += rights.denied_partitions(replication, snapshot, name)
-    return (replace(finding, topic=name) for finding in findings)
+def _topics(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
+    """The findings about each source topic and its target."""
+    for name, source in snapshot.source.items():
+        target = snapshot.target.get(replication.target_name(name))
+        findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+        findings += rights.denied_partitions(replication, snapshot, name)
+        yield from (replace(finding, topic=name) for finding in findings)
 
 
 def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Trouble]:
@@ -148,14 +135,13 @@ def _open_transactions(topic: Topic) -> Iterator[Trouble]:
 
 
 def _nothing_selected(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
-    if not snapshot.source:
+    if not snapshot.source and not snapshot.known:
         yield Trouble(
             "error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude"
         )
 
 
-def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Trouble]:
-    yield from () if known else _nothing_selected(replication, snapshot)
+def _clusters(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
     if snapshot.source_cluster == snapshot.target_cluster:
         same = [name for name in snapshot.source if replication.target_name(name) == name]
         if same:
@@ -308,3 +294,18 @@ def loops(
                 f"set {' and '.join(missing)}; in the other direction, too, with the id of this source",
                 topic=here,
             )
+
+
+Check = Callable[[Replication, Snapshot], Iterable[Trouble]]
+_OF_TARGET: Final = (check_ledger, check_quarantine, rights.missing_for_all, lambda _, snapshot: snapshot.refused)
+CHECKS: Final[tuple[Check, ...]] = (_nothing_selected, _clusters, _topics, *_OF_TARGET)
+# While the other side does not answer. The snapshot has this side only.
+ONE_SIDE: Final[Mapping[Side, tuple[Check, ...]]] = {
+    "source": (_nothing_selected, _source_only, rights.missing_for_all),
+    "target": (_target_only, *_OF_TARGET),
+}
+
+
+def check(replication: Replication, snapshot: Snapshot, checks: Iterable[Check] = CHECKS) -> list[Trouble]:
+    """All findings of these checks, errors first."""
+    return in_order(finding for check in checks for finding in check(replication, snapshot))

@@ -19,8 +19,8 @@ from kafka_replication.model.offsets import (
 )
 from kafka_replication.model.rights import ClusterName, Login, Operation, Resource, Right, Side
 from kafka_replication.model.trouble import Trouble
-from kafka_replication.planning import quarantine_topic
-from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.topic_settings import may_quarantine
 
 _SOURCE = (Operation.READ, Operation.DESCRIBE_CONFIGS)
 _WRITTEN = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
@@ -66,7 +66,7 @@ def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Troubl
         needed.append(on_transactions(replication.name))
     for ledger_topic in (POSITIONS, RECEIPTS):
         needed += on_topic("target", ledger_topic, _on_new(ledger_topic in (snapshot.ledger or {})))
-    if quarantine_topic.is_wanted(replication):
+    if may_quarantine(replication):
         needed += on_topic("target", replication.quarantine_topic, _on_new(snapshot.quarantine is not None))
     ids = (opening_id(replication.name), verified_id(replication.name))
     return [*findings(snapshot, needed), *_denied_ids(replication, snapshot, ids)]
@@ -75,17 +75,14 @@ def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Troubl
 def _on_target(replication: Replication, snapshot: Snapshot, name: str, target: str) -> list[Right]:
     there = snapshot.target.get(target)
     operations = _on_new(there is not None or not replication.target_topics.create)
-    if there and there.topic_id and _grows(replication, snapshot.source[name], there):
+    grows = replication.adds_partitions and there and len(there.partitions) < len(snapshot.source[name].partitions)
+    if there and there.topic_id and grows:
         operations = (*operations, Operation.ALTER)
     return on_topic("target", target, operations)
 
 
 def _on_new(exists: bool) -> tuple[Operation, ...]:
     return _WRITTEN if exists else (*_WRITTEN, Operation.CREATE)
-
-
-def _grows(replication: Replication, source: Topic, target: Topic) -> bool:
-    return replication.adds_partitions and len(target.partitions) < len(source.partitions)
 
 
 def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Trouble]:

@@ -119,6 +119,8 @@ class Snapshot:
     # The rules that deny something, by side. A side that does not show its rules to this client is missing.
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
     logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked
+    refused: Sequence[Trouble] = ()  # what else the target would refuse, among what it was asked
+    known: bool = False  # the ledger has partitions, so the plan reports topics that are gone
 
 
 def unknown_to_store(view: LedgerView, watermarks: Mapping[PartitionKey, int]) -> list[PartitionKey]:

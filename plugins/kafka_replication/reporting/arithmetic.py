@@ -69,12 +69,8 @@ def account(evidence: Evidence) -> tuple[RangeReport, ...]:
     lines = [line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned)]
     others = (p for p in evidence.plan.partitions if not (p.copy or p.verify or p.refused))
     lines += [line for planned in others if (line := _in_sync(evidence, planned)).error]
-    return tuple(map(_without_equal_digest, lines))
-
-
-def _without_equal_digest(line: RangeReport) -> RangeReport:
-    """The line; if it has an error, without a digest that is equal. It would look like a success."""
-    return replace(line, digest_ok=None) if line.error and line.digest_ok else line
+    # One with an error has no digest that is equal: it would look like a success.
+    return tuple(replace(line, digest_ok=None) if line.error and line.digest_ok else line for line in lines)
 
 
 def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:

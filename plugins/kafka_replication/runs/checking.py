@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
@@ -35,32 +34,25 @@ def check(run: Run) -> Checked:
     same. Raises BadInput for connections, Refused, and Unreachable if a cluster goes away meanwhile.
     """
     run.clusters.resolve(alerts=True)
-    broken, as_written = list(_unusable_functions(run)), run.replication
-    if broken:  # everything else is checked all the same
-        run = run.of(run.replication.model_copy(update={"transform": ()}))
-    previewing.check_functions(run)
-    away = run.clusters.away
-    both = Checked(list(previewing.one_side_findings(run, away))) if away else _of_both(run)
-    found = both.findings if away else [*both.findings, *_loops(run, as_written)]
-    functions = run.replication.pipeline.modules
-    spark = reach.check(run.clusters.spark, run.replication.copying, functions)
-    return Checked(in_order([*broken, *found, *spark]), both.engines)
-
-
-def _of_both(run: Run) -> Checked:
-    try:
-        plan, found = previewing.preview(run, Request())
-    except NotAuthorized as error:
-        unknown = Trouble.of(error, run.replication.name)
-        return Checked(previewing.missing_rights(run) or [unknown])
-    return Checked([*found, *previewing.refusals(plan)], engine_rows(planned.choice for planned in plan.partitions))
-
-
-def _unusable_functions(run: Run) -> Iterator[Trouble]:
+    found, engines, as_written = list[Trouble](), list[EngineRow](), run.replication
     try:
         run.check_pipeline()
-    except BadInput as error:
-        yield Trouble.of(error, run.replication.name)
+    except BadInput as error:  # everything else is checked all the same
+        found.append(Trouble.of(error, run.replication.name))
+        run = run.of(run.replication.model_copy(update={"transform": ()}))
+    previewing.check_functions(run)
+    if away := run.clusters.away:
+        found += previewing.one_side_findings(run, away)
+    else:
+        try:
+            plan, foreseen = previewing.preview(run, Request())
+            found += [*foreseen, *previewing.refusals(plan)]
+            engines = engine_rows(planned.choice for planned in plan.partitions)
+        except NotAuthorized as error:
+            found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
+        found += _loops(run, as_written)
+    found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
+    return Checked(in_order(found), engines)
 
 
 def _loops(run: Run, replication: Replication) -> list[Trouble]:

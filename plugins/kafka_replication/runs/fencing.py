@@ -204,14 +204,14 @@ def resumed(run: LeasedRun, plan: Plan) -> Plan:
     if not run.comparison.lost_now(run.view(), plan.workable):
         return plan
     topics = tuple(sorted({planned.key.source.topic for planned in plan.partitions}))
-    mended = mend(run, plan, look(run, Live(Request(topics=topics)), opens=False))
-    if not mended.done and not mended.left:
+    world = mend(run, plan, look(run, Live(Request(topics=topics)), opens=False))
+    if not world.mended and not world.left:
         return plan
     refusing = run.replication.mend == "report"
     anew = replace(
         plan,
         partitions=tuple(
-            mended.noted(_with_lost(one, mended.world) if one.key in mended.done else one, refusing=refusing)
+            world.noted(_with_lost(one, world) if one.key in world.mended else one, refusing=refusing)
             for one in plan.partitions
         ),
     )

@@ -23,16 +23,19 @@ from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.offsets import (
     LEDGER_PARTITIONS,
+    Coverage,
     OffsetRange,
+    PartitionKey,
     TopicPartition,
     consumer_group,
 )
 from kafka_replication.model.rights import DenyRule, Operation, Right, Side
 from kafka_replication.model.trouble import Trouble, merged, raise_errors
-from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, refusals, rights
+from kafka_replication.planning import preflight, refusals, rights
 from kafka_replication.planning.live import as_compared, own, plan
-from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.topic_settings import ledger_created, may_quarantine
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.target_topics import quarantine_to_create, to_create
 from kafka_replication.targets.port import ToCreate
@@ -50,9 +53,9 @@ class Answers:
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
 
     def added_to(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with these rights."""
+        """The snapshot with these answers."""
         rules = {**snapshot.deny_rules, **self.deny_rules}
-        return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules)
+        return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules, refused=self.findings)
 
 
 def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[Side] = ("source", "target")) -> Answers:
@@ -109,71 +112,71 @@ def _transactions(run: Run) -> Answers:
 
 
 def _creation(run: Run, snapshot: Snapshot) -> Answers:
-    wanted = {**_targets(run, snapshot), **_ledger(run, snapshot), **_quarantine(run, snapshot)}
-    seconds = run.deadline.within(run.replication.timeouts.request)
-    refused = run.clusters.target.catalogue.refusals((topic for topic, _ in wanted.values()), seconds)
-    denied = [name for name, error in refused.items() if isinstance(error, NotAuthorized)]
-    return Answers(
-        frozenset(right for name in denied for right in rights.on_topic("target", name, [Operation.CREATE])),
-        list(_not_created(wanted, {name: error for name, error in refused.items() if name not in denied})),
-    )
-
-
-def _targets(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
-    """The target topics to create, each with its source topic."""
-    if not run.replication.target_topics.create:
-        return {}
-    unfit = preflight.unfit(run.replication, snapshot)
-    targets = {run.replication.target_name(name): name for name in snapshot.source if name not in unfit}
-    return {
-        target: (to_create(run.replication, snapshot.source[name], target), name)
-        for target, name in targets.items()
-        if target not in snapshot.target
-    }
-
-
-def _ledger(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
-    """The ledger topics to create."""
-    wanted = dict[str, tuple[ToCreate, str | None]]()
+    """The answers about the topics that the run would create."""
+    replication = run.replication
+    wanted = dict[str, tuple[ToCreate, str | None]]()  # each with its source topic
+    unfit = preflight.unfit(replication, snapshot)
+    for name in sorted(snapshot.source.keys() - unfit.keys()) if replication.target_topics.create else ():
+        if (target := replication.target_name(name)) not in snapshot.target:
+            wanted[target] = to_create(replication, snapshot.source[name], target), name
     for name in {POSITIONS, RECEIPTS} - (snapshot.ledger or {}).keys():
-        factor, config = ledger_topics.created(name, run.replication, snapshot.defaults)
+        factor, config = ledger_created(name, replication, snapshot.defaults)
         topic = ToCreate(name=name, partitions=LEDGER_PARTITIONS, replication_factor=factor, config=config)
         wanted[name] = topic, None
-    return wanted
-
-
-def _quarantine(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
-    """The quarantine topic, if it is to be created."""
-    if not quarantine_topic.is_wanted(run.replication) or snapshot.quarantine is not None:
-        return {}
-    return {run.replication.quarantine_topic: (quarantine_to_create(run.replication, snapshot), None)}
-
-
-def _not_created(
-    wanted: Mapping[str, tuple[ToCreate, str | None]], refused: Mapping[str, ReplicationError]
-) -> Iterable[Trouble]:
+    if may_quarantine(replication) and snapshot.quarantine is None:
+        wanted[replication.quarantine_topic] = quarantine_to_create(replication, snapshot), None
+    seconds = run.deadline.within(replication.timeouts.request)
+    refused = run.clusters.target.catalogue.refusals((topic for topic, _ in wanted.values()), seconds)
+    denied = frozenset[Right]()
+    findings = list[Trouble]()
     for name, error in refused.items():
         source = wanted[name][1]
-        where = f"{source} -> {name}" if source else name
-        yield Trouble.of(error, where, topic=source)
+        if isinstance(error, NotAuthorized):
+            denied |= {*rights.on_topic("target", name, [Operation.CREATE])}
+        else:
+            findings.append(Trouble.of(error, f"{source} -> {name}" if source else name, topic=source))
+    return Answers(denied, findings)
 
 
 Ranges = Mapping[TopicPartition, OffsetRange]
+_REPORTED = (
+    "find out what happened to the target; then set mend: repair in the file, which is the default, and run again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Both clusters and the ledger, as a run knows them now. A step that changes something returns the world after it:
-    the same value is the same world, and is looked at and planned once.
+    the same snapshot and view are the same world, which is looked at and planned once.
 
     The snapshot has the rights that are denied by ``answers``. ``receipt_ends`` are older than ``view``: receipts that
     the view does not cover are at or above them. A preview has none.
+
+    The others are what is said of a partition beside its plan: what was ``mended`` there, why something was ``left``,
+    ``notes`` about what is about to be copied, and the plan of one that could not be opened (``refused``).
     """
 
     snapshot: Snapshot
     view: LedgerView
     receipt_ends: Mapping[int, int]
     answers: Answers = field(default_factory=Answers)
+    mended: Mapping[PartitionKey, str] = field(default_factory=dict)
+    left: Mapping[PartitionKey, str] = field(default_factory=dict)
+    notes: Mapping[TopicPartition, str] = field(default_factory=dict)
+    refused: Mapping[PartitionKey, PartitionPlan] = field(default_factory=dict)
+
+    def is_as(self, before: World) -> bool:
+        """True if clusters and ledger have not changed since."""
+        return self.snapshot is before.snapshot and self.view is before.view
+
+    def noted(self, planned: PartitionPlan, *, refusing: bool = False) -> PartitionPlan:
+        """The plan of a partition with what happened to it here. ``refusing``: what is ``left`` is not worked on."""
+        key = planned.key
+        noted = self.refused.get(key, planned).saying(self.mended.get(key, ""), self.left.get(key, ""))
+        if refusing and key in self.left:
+            state = noted.state if noted.refused else State.TARGET_TRUNCATED
+            noted = replace(noted, state=state, copy=None, verify=Coverage(), remedy=_REPORTED)
+        return replace(noted, what=noted.what or self.notes.get(key.source, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,8 +271,7 @@ def raise_findings(run: Run, demand: Demand, world: World) -> None:
     """Log every finding. Raises PreflightFailed if one of them stops the run, or if the run does all of the demanded
     topics or nothing, and one of them has an error. What concerns one partition is raised when it is planned.
     """
-    checked = preflight.check(run.replication, world.snapshot, known=bool(world.view.positions))
-    found = [*checked, *world.answers.findings]
+    found = preflight.check(run.replication, world.snapshot)
     log_findings(found)
 
     def stops(finding: Trouble) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Position, Receipt, Removed
@@ -19,7 +19,7 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.writing import add, apply
 from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import Busy, Fenced, OutOfTime, ReplicationError
-from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition, verified_id
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, verified_id
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -32,32 +32,11 @@ from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
 _LOOKED_AT = (State.IN_SYNC, State.BEHIND, State.PENDING, State.REMOVED, State.PARTLY_REMOVED, State.TARGET_TRUNCATED)
-_REPORTED = (
-    "find out what happened to the target; then set mend: repair in the file, which is the default, and run again"
-)
 _TOLD, _KEPT = (
     5,
     100,
 )  # descriptions of deleted receipts in notes, and in the ledger for each partition; the log has all
 Texts = dict[PartitionKey, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mended:
-    """The world afterwards. ``done`` says of a partition what was mended, ``left`` why something was not."""
-
-    world: World
-    done: Mapping[PartitionKey, str] = field(default_factory=dict)
-    left: Mapping[PartitionKey, str] = field(default_factory=dict)
-
-    def noted(self, planned: PartitionPlan, *, refusing: bool = False) -> PartitionPlan:
-        """The plan of a partition with what happened to it here. ``refusing``: what is ``left`` is not worked on."""
-        texts = [planned.what, self.done.get(planned.key, ""), self.left.get(planned.key, "")]
-        noted = replace(planned, what="; ".join(filter(None, texts)))
-        if not refusing or planned.key not in self.left:
-            return noted
-        state = planned.state if planned.refused else State.TARGET_TRUNCATED
-        return replace(noted, state=state, copy=None, verify=Coverage(), remedy=_REPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,37 +54,36 @@ class Damage:
         return {number: end for number, end in seen.items() if end < ours.get(number, 0)}
 
 
-def mend(run: LeasedRun, plan: Plan, world: World) -> Mended:
-    """Mend what the plan's snapshot shows. A partition that cannot be mended stays as it is.
+def mend(run: LeasedRun, plan: Plan, world: World) -> World:
+    """Mend what the plan's snapshot shows. A partition that cannot be mended stays as it is: ``left`` says why.
 
     What a session left half done, because a newer one of its producer ended it or a broker did not answer, is mended
     once more: nobody else ends the transaction that is still open there, and its copier would wait for it in vain.
     Raises Busy, OutOfTime, and what reading the ledger raises.
     """
     half_done = set[PartitionKey]()
-    mended = _mended(run, plan, world, half_done)
+    world = _mended(run, plan, world, half_done)
     if half_done:
         again = replace(plan, partitions=tuple(one for one in plan.partitions if one.key in half_done))
-        more = _mended(run, again, mended.world, set())
-        left = {key: why for key, why in mended.left.items() if key not in half_done}
-        mended = Mended(world=more.world, done={**mended.done, **more.done}, left={**left, **more.left})
-    for key, text in mended.left.items():
+        left = {key: why for key, why in world.left.items() if key not in half_done}
+        world = _mended(run, again, replace(world, left=left), set())
+    for key, text in world.left.items():
         log_event(log, logging.ERROR, Event.NOT_MENDED, "%s: %s", key, text)
-    return mended
+    return world
 
 
-def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionKey]) -> Mended:
+def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionKey]) -> World:
     """The same once. Adds to ``half_done`` whose session has ended by an error that may not come again."""
     world = before
     suspects = _suspects(run, world, [planned.key for planned in plan.partitions if _is_looked_at(run, planned, world)])
     if not suspects:
-        return Mended(world=before)
+        return before
     name = run.replication.name
     # What merely is an open transaction of a dead run ends with that. A run that lost its lease may be about to write
     # that lost copies were verified.
     ids = {key.transactional_id: str(key) for key in suspects} | {verified_id(name): "what is verified"}
     run.clusters.target.end_sessions(ids, run.check)
-    view, left = run.view(), Texts()
+    view, left = run.view(), dict(before.left)
     suspects = {key: some for key, some in suspects.items() if view.positions.get(key) == world.view.positions[key]}
     # The end of an open transaction has dropped what Kafka had hidden before it in the same partition.
     lost = {**world.snapshot.lost, **run.comparison.lost_now(view, suspects)}
@@ -116,11 +94,11 @@ def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionK
     for key, text in done.items():
         log_event(log, logging.WARNING, Event.MENDED, "%s: %s", key, text)
     if not done and not half_done:
-        return Mended(world=before, left=left)
+        return replace(before, left=left)
     removed = {key: entry for key, entry in world.snapshot.removed.items() if key not in done}
     lost = {key: numbers for key, numbers in lost.items() if key not in done}
-    world = replace(world, view=run.view(), snapshot=replace(world.snapshot, removed=removed, lost=lost))
-    return Mended(world=world, done=done, left=left)
+    snapshot = replace(world.snapshot, removed=removed, lost=lost)
+    return replace(world, view=run.view(), snapshot=snapshot, mended={**before.mended, **done}, left=left)
 
 
 def _is_looked_at(run: LeasedRun, planned: PartitionPlan, world: World) -> bool:

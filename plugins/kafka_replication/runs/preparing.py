@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from typing import Final
 
 from kafka_replication.kafka import partitioner
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
@@ -36,8 +37,8 @@ from kafka_replication.runs.looking import (
     raise_findings,
     to_look_at,
 )
-from kafka_replication.runs.mending import Mended, mend
-from kafka_replication.runs.previewing import already_there, with_engines, with_missing_rights
+from kafka_replication.runs.mending import mend
+from kafka_replication.runs.previewing import with_engines, with_missing_rights
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.target_topics import create_quarantine, create_targets
 from kafka_replication.targets.start_offsets import Ends, StartOffsets
@@ -73,17 +74,13 @@ def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Pla
         partitioner.check(run.replication.placing)
         mended = fence_stale_producers(run)
         stored, outdated = planned_before(run)
-        return stored if stored is not None else store_plan(run, kind, _saying(plan_(), mended), outdated)
+        if stored is not None:
+            return stored
+        planned = plan_()
+        partitions = tuple(one.saying(mended.get(one.key, "")) for one in planned.plan.partitions)
+        return store_plan(run, kind, replace(planned, plan=replace(planned.plan, partitions=partitions)), outdated)
     except NotAuthorized as error:
         raise with_missing_rights(run, error) from error
-
-
-def _saying(planned: Planned, mended: Mapping[PartitionKey, str]) -> Planned:
-    """The plan with notes about what was mended in the ledger."""
-    if not mended:
-        return planned
-    partitions = tuple(Mended(world=planned.world, done=mended).noted(one) for one in planned.plan.partitions)
-    return replace(planned, plan=replace(planned.plan, partitions=partitions))
 
 
 def _held(run: LeasedRun, run_plan: Plan) -> Plan:
@@ -184,7 +181,9 @@ def ready(run: LeasedRun, demand: Demand, before: Planned | None = None) -> Plan
 
     def opened() -> Planned:
         nonlocal unused
-        world, unused = unused or look(run, demand, first.answers), None  # another attempt looks anew
+        if (world := unused) is None:  # another attempt looks anew
+            return _ready(run, demand, look(run, demand, first.answers))
+        unused = None
         return _ready(run, demand, world, before)
 
     planned = run.retry("opening", opened)
@@ -199,31 +198,28 @@ def _failed_before(run: Run) -> bool:
     return before is not None and before.state in ("failed", "died")
 
 
-def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None) -> Planned:
-    world = _with_topics(run, demand, world)
-    if before is None or before.world is not world:
-        before = defended(run, demand.plan(run, world, demand.ranges(run, world)))
-    mended = mend(run, before.plan, world)
-    if mended.world is not world:
-        world = mended.world
-        before = defended(run, demand.plan(run, world, before.ranges))
-    opening = before.opening or before.plan
-    if not demand.opens_live:
-        raise_refused(opening)  # before one is opened, at the start of its range
-    notes = _notes_of(run, demand, opening, before)
-    opened, refused = open_new(run, world, opening, live=demand.opens_live)
-    planned = before if opened is world else defended(run, demand.plan(run, opened, before.ranges))
-    run_plan, refusing = _refusing(planned.plan, refused), run.replication.mend == "report"
-    noted = (_noted(mended.noted(partition, refusing=refusing), notes) for partition in run_plan.partitions)
-    run_plan = replace(run_plan, partitions=tuple(noted))
+def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None = None) -> Planned:
+    planned = _planned_in(run, demand, world, before)
+    for act in ACTS:
+        planned = _planned_in(run, demand, act(run, demand, planned), planned)
+    world, refusing = planned.world, run.replication.mend == "report"
+    partitions = (world.noted(partition, refusing=refusing) for partition in planned.plan.partitions)
+    run_plan = replace(planned.plan, partitions=tuple(partitions))
     if demand.whole:
         raise_refused(run_plan)
     return replace(planned, plan=run_plan)
 
 
-def _with_topics(run: LeasedRun, demand: Demand, world: World) -> World:
-    """The world in which every topic exists that the run needs, and in which the ledger knows what is gone."""
-    snapshot, view = world.snapshot, world.view
+def _planned_in(run: LeasedRun, demand: Demand, world: World, before: Planned | None) -> Planned:
+    """The plan in this world; the one ``before`` if that is of the same world."""
+    if before is not None and world.is_as(before.world):
+        return replace(before, world=world)
+    return defended(run, demand.plan(run, world, before.ranges if before else demand.ranges(run, world)))
+
+
+def _create_topics(run: LeasedRun, demand: Demand, planned: Planned) -> World:
+    """The world in which every topic exists that the run needs."""
+    world, snapshot, view = planned.world, planned.world.snapshot, planned.world.view
     run.clusters.ledger.ensure(run.replication)
     create_quarantine(run, snapshot)
     had_ledger, request = len(snapshot.ledger or {}) == 2, to_look_at(run, view, demand)
@@ -233,40 +229,33 @@ def _with_topics(run: LeasedRun, demand: Demand, world: World) -> World:
     if created is not snapshot:
         world = replace(world, snapshot=world.answers.added_to(created))
     raise_errors(rights.missing_for_all(run.replication, world.snapshot))
-    _note_removals(run, world.snapshot)
-    return replace(world, view=as_compared(view, world.snapshot)) if world.snapshot.removed else world
+    return world
 
 
-def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> Plan:
-    return replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions))
-
-
-def _notes_of(run: LeasedRun, demand: Demand, opening: Plan, planned: Planned) -> dict[TopicPartition, str]:
+def _foresee(run: LeasedRun, demand: Demand, planned: Planned) -> World:
     """Notes for the report about partitions that are about to be opened or copied. They are logged now."""
-    world, live = planned.world, demand.kind != "backfill"
-    found = already_there(run, opening)
-    found += previewing.warnings(run, planned.plan, world.snapshot, world.view, live=live)
+    if not demand.opens_live:
+        raise_refused(planned.opening or planned.plan)  # before one is opened, at the start of its range
+    found = previewing.foreseen(run, planned, live=demand.kind != "backfill")
     log_findings(found)
     notes = dict[TopicPartition, str]()
     for finding in found:
         if finding.topic is not None and finding.partition is not None:
-            at, note = TopicPartition(finding.topic, finding.partition), f"{finding.what}. {finding.remedy}"
-            notes[at] = f"{notes[at]}; {note}" if at in notes else note
-    return notes
+            partition, note = TopicPartition(finding.topic, finding.partition), f"{finding.what}. {finding.remedy}"
+            notes[partition] = f"{notes[partition]}; {note}" if partition in notes else note
+    return replace(planned.world, notes=notes)
 
 
-def _noted(planned: PartitionPlan, notes: Mapping[TopicPartition, str]) -> PartitionPlan:
-    return replace(planned, what=planned.what or notes.get(planned.key.source, ""))
-
-
-def _note_removals(run: LeasedRun, snapshot: Snapshot) -> None:
-    """Store what the snapshot shows of copies that are no longer on the target.
+def _note_removals(run: LeasedRun, demand: Demand, planned: Planned) -> World:  # noqa: ARG001 - see `Act`
+    """Note in the ledger what the snapshot shows of copies that are no longer on the target.
 
     Later runs read receipts from there on only, and what was not explained when it was noticed stays so.
     """
-    new = {key: entry for key, entry in snapshot.removed.items() if run.holds(key.target_topic)}
+    world, removed = planned.world, planned.world.snapshot.removed
+    new = {key: entry for key, entry in removed.items() if run.holds(key.target_topic)}
     if new:
         run.again_if_fenced("noting what was removed from the target", lambda: _note(run, new))
+    return replace(world, view=as_compared(world.view, world.snapshot)) if removed else world
 
 
 def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
@@ -278,24 +267,23 @@ def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
         log.info("%s: no longer on the target: %s, not explained: %s", key, entry.coverage, entry.unexplained)
 
 
-def open_new(
-    run: LeasedRun, world: World, run_plan: Plan, *, live: bool
-) -> tuple[World, dict[PartitionKey, PartitionPlan]]:
+def _open_partitions(run: LeasedRun, demand: Demand, planned: Planned) -> World:
     """Commit the start offset of every new partition, so that ``latest`` is never resolved twice.
 
-    An opening of ``live`` copying stores two more things: the start offsets of those partitions of the first opening
+    An opening of live copying stores two more things: the start offsets of those partitions of the first opening
     that cannot be opened, and which deletions of source topics this run reports.
-    Returns the world after that, the same one if there was nothing to commit, and the refused partitions.
     """
+    world, run_plan = planned.world, planned.opening or planned.plan
     new = {planned.key: planned for planned in run_plan.partitions if planned.state is State.OPENING}
-    held, snapshot = any(run.holds(key.target_topic) for key in new), world.snapshot if live else None
+    snapshot = world.snapshot if demand.opens_live else None
+    held = any(run.holds(key.target_topic) for key in new)
     if not held and not (snapshot and _to_note(run, snapshot, world.view, run_plan)):
-        return world, {}
+        return world
     view, opened, refused = run.again_if_fenced("opening", lambda: _open(run, run_plan, new, snapshot))
     for key, position in opened.items():
         log.info("opened %s at offset %d", key, position.start)
     view = replace(view, positions={**view.positions, **opened})
-    return replace(world, view=as_compared(view, world.snapshot)), refused
+    return replace(world, view=as_compared(view, world.snapshot), refused=refused)
 
 
 def _open(
@@ -360,3 +348,15 @@ def _not_openable(
         ends, unknown = opening.records.ends(new, wait)
     problems = {key: Trouble.of(error) for key, error in unknown.items()}
     return refuse_occupied(new.values(), occupied, problems), ends
+
+
+Act = Callable[[LeasedRun, Demand, Planned], World]
+# What every kind of run does before it copies, in this order. Each returns the world after it, which is planned anew if
+# clusters or ledger changed.
+ACTS: Final[tuple[Act, ...]] = (
+    _create_topics,
+    _note_removals,
+    lambda run, _, planned: mend(run, planned.plan, planned.world),
+    _foresee,
+    _open_partitions,
+)

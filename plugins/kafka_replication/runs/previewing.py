@@ -26,7 +26,7 @@ from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.sampling import first_times
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import combinations
-from kafka_replication.model.choices import Partitioning, chosen
+from kafka_replication.model.choices import chosen
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, consumer_group
 from kafka_replication.model.rights import Side
@@ -37,7 +37,7 @@ from kafka_replication.planning.live import own, plan, refuse_occupied, without_
 from kafka_replication.planning.plan import PartitionPlan, Plan, State, changes
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.topic_settings import created_config
-from kafka_replication.runs.looking import Live, ask, asked, defended, look
+from kafka_replication.runs.looking import Live, Planned, World, ask, asked, defended, look
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.targets.start_offsets import TargetRecords
 
@@ -47,27 +47,19 @@ def with_engines(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
     if not planned.to_copy:
         return planned
     general = combinations.why_not_batches(run.replication.chosen) or unsupported(run.clusters.source)
-    reasons = {} if general else _reasons(run, planned, snapshot)
-
-    def with_engine(one: PartitionPlan) -> PartitionPlan:
-        if one.copy is None:
-            return one
-        why_not = general or reasons[one.key.target_topic]
-        engine, why = chosen(run.replication.copying.engine, one.copy.span, why_not)
-        return replace(one, engine=engine, engine_why=why)
-
-    return replace(planned, partitions=tuple(map(with_engine, planned.partitions)))
-
-
-def _reasons(run: Run, planned: Plan, snapshot: Snapshot) -> dict[str, str | None]:
-    """For each target topic, the reason why it takes no whole batches; None if it does."""
-    sink, found = run.clusters.target.sink, dict[str, str | None]()
-    for key in (one.key for one in planned.to_copy):
-        if key.target_topic not in found:
-            topic, source = snapshot.target.get(key.target_topic), snapshot.source.get(key.source.topic)
-            made = created_config(source.config if source else {}, run.replication.target_topics)
-            found[key.target_topic] = sink.why_not_batches(key.target_topic, topic.config if topic else made)
-    return found
+    sink, reasons = run.clusters.target.sink, dict[str, str | None]()  # by target topic
+    partitions = list[PartitionPlan]()
+    for one in planned.partitions:
+        name = one.key.target_topic
+        if one.copy is not None:
+            if name not in reasons and not general:
+                topic, source = snapshot.target.get(name), snapshot.source.get(one.key.source.topic)
+                made = created_config(source.config if source else {}, run.replication.target_topics)
+                reasons[name] = sink.why_not_batches(name, topic.config if topic else made)
+            engine, why = chosen(run.replication.copying.engine, one.copy.span, general or reasons[name])
+            one = replace(one, engine=engine, engine_why=why)
+        partitions.append(one)
+    return replace(planned, partitions=tuple(partitions))
 
 
 log = logging.getLogger(__name__)
@@ -75,7 +67,7 @@ PARTITIONS = 100  # of which the ends are compared; a lost ledger is lost for al
 LAST, AROUND = 20, 1_000  # offsets at the target's end, some of which are markers; source records of about that time
 
 
-def already_there(run: Run, planned: Plan) -> list[Trouble]:
+def _already_there(run: Run, planned: Plan) -> list[Trouble]:
     """A warning for each new partition whose target ends with a record that its source has, and that is to be copied:
     the ledger is perhaps lost, and all of it would be there twice. Where it cannot be found out, nothing is said.
     """
@@ -135,13 +127,19 @@ READING = 10.0  # seconds for the timestamps of all partitions together
 Offsets = Mapping[TopicPartition, int]
 
 
-def warnings(run: Run, plan: Plan, snapshot: Snapshot, view: LedgerView, *, live: bool = True) -> list[Trouble]:
-    """Warnings about records that are to be copied: the source will drop them before that, or the target soon after.
+def foreseen(run: Run, planned: Planned, *, live: bool = True) -> list[Trouble]:
+    """Warnings about records that are to be copied: the target has them already, the source will drop them before that,
+    or the target soon after.
 
     What cannot be found out is not said. A backfill is not ``live``: only its copies are looked at.
     """
+    there = _already_there(run, planned.opening or planned.plan)
+    return [*there, *_dropped(run, planned.plan, planned.world, live=live)]
+
+
+def _dropped(run: Run, plan: Plan, world: World, *, live: bool) -> list[Trouble]:
     try:
-        found, now = foresight.waiting(run.replication, plan, snapshot, view), _now()
+        found, now = foresight.waiting(run.replication, plan, world.snapshot, world.view), _now()
         young = _young_at_source(run, found, now)
         source = _source_losses(run, found, young, now) if live else []
         return list(foresight.findings(source, _target_losses(run, found, young, now)))
@@ -219,11 +217,10 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Trouble]]:
     demand = Live(request)
     world = asked(run, look(run, demand, opens=False), transactions=True)
     snapshot, view = world.snapshot, world.view
-    found = preflight.check(run.replication, snapshot, known=bool(view.positions))
-    planned = defended(run, demand.plan(run, world, {})).plan
-    planned = with_engines(run, replace(planned, changes=changes(planned, view, run.transform)), snapshot)
-    found += [*already_there(run, planned), *warnings(run, planned, snapshot, view)]
-    return without_occupied(run, planned, snapshot, view), in_order([*found, *world.answers.findings])
+    planned = defended(run, demand.plan(run, world, {}))
+    made = replace(planned.plan, changes=changes(planned.plan, view, run.transform))
+    found = [*preflight.check(run.replication, snapshot), *foreseen(run, planned)]
+    return without_occupied(run, with_engines(run, made, snapshot), snapshot, view), in_order(found)
 
 
 def check_functions(run: Run) -> None:
@@ -264,9 +261,13 @@ def without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerVi
     if run.replication.on_existing_target != "refuse":
         return planned
     placing = run.replication.placing
-    new = {
-        one.key: one for one in planned.partitions if one.state is State.OPENING and _has_log(one, snapshot, placing)
-    }
+    new = dict[PartitionKey, PartitionPlan]()
+    for one in planned.partitions:
+        if one.state is State.OPENING and (target := snapshot.target.get(one.key.target_topic)):
+            numbers = placing.targets(one.key.source.partition, target.partitions)
+            logs = (target.readable.get(number) for number in numbers)
+            if any(log is not None and log.log_start < log.high_watermark for log in logs):
+                new[one.key] = one
     if not new:
         return planned
     records = TargetRecords(run.clusters.target, placing)
@@ -277,32 +278,20 @@ def without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerVi
     return replace(planned, partitions=tuple(refused.get(one.key, one) for one in planned.partitions))
 
 
-def _has_log(planned: PartitionPlan, snapshot: Snapshot, placing: Partitioning) -> bool:
-    target = snapshot.target.get(planned.key.target_topic)
-    if target is None:
-        return False
-    there = (target.readable.get(number) for number in placing.targets(planned.key.source.partition, target.partitions))
-    return any(log is not None and log.log_start < log.high_watermark for log in there)
-
-
 def one_side_findings(run: Run, away: Mapping[Side, ReplicationError]) -> list[Trouble]:
     """Each side that is ``away`` as an error, and the findings about the other one, its ledger and the store.
 
     Nothing is said that needs both sides, such as what would be copied.
     """
-    found = [_error(run, error) for error in away.values()]
+    found = [Trouble.of(error, run.replication.name) for error in away.values()]
     try:
         if "source" not in away:
             found += _of_source(run)
         if "target" not in away:
             found += _of_target(run, Trouble.of(away["source"]))
     except ReplicationError as error:
-        found.append(_error(run, error))
+        found.append(Trouble.of(error, run.replication.name))
     return in_order(found)
-
-
-def _error(run: Run, error: ReplicationError) -> Trouble:
-    return Trouble.of(error, run.replication.name)
 
 
 def _of_source(run: Run) -> list[Trouble]:
@@ -310,7 +299,8 @@ def _of_source(run: Run) -> list[Trouble]:
     snapshot = snapshotter.take_source(run.replication, run.clusters.source_admin, known)
     snapshot = replace(snapshot, logins=run.clusters.logins)
     answers = ask(run, snapshot, transactions=False, sides=["source"])
-    return preflight.check_side(run.replication, answers.added_to(snapshot), "source", known=bool(known))
+    snapshot = replace(answers.added_to(snapshot), known=bool(known))
+    return preflight.check(run.replication, snapshot, preflight.ONE_SIDE["source"])
 
 
 def _of_target(run: Run, problem: Trouble) -> list[Trouble]:
@@ -326,8 +316,8 @@ def _of_target(run: Run, problem: Trouble) -> list[Trouble]:
     snapshot = replace(snapshot, logins=run.clusters.logins)
     answers = ask(run, snapshot, transactions=True, sides=["target"])
     snapshot = answers.added_to(snapshot)
-    found = preflight.check_side(replication, snapshot, "target", known=bool(copied))
+    found = preflight.check(replication, snapshot, preflight.ONE_SIDE["target"])
     of_ledger = without_source(replication, view, problem)
     snapshot = replace(snapshot, source=of_ledger.source, source_cluster=of_ledger.source_cluster)
     planned = plan(replication, snapshot, view, run.watermarks(view))
-    return [*found, *answers.findings, *refusals(planned)]
+    return [*found, *refusals(planned)]

@@ -60,8 +60,9 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
         snapshot = replace(
             snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target.catalogue.look, [topic]),
             logins=run.clusters.logins,
+            known=True,
         )
-        raise_errors(preflight.check(run.replication, snapshot, known=True))
+        raise_errors(preflight.check(run.replication, snapshot))
         snapshot = replace(snapshot, target=run.clusters.target.catalogue.topics([target]))
         source, existing = snapshot.source[topic], snapshot.target.get(target)
         if existing is None:

@@ -141,7 +141,8 @@ class Run:
             other_targets,
             unresolved(self.replication, own_entries),
         )
-        return self.comparison.compared(view, replace(snapshot, logins=self.clusters.logins))
+        snapshot = replace(snapshot, logins=self.clusters.logins, known=bool(view.positions))
+        return self.comparison.compared(view, snapshot)
 
     @property
     def pipeline(self) -> Pipeline | None:

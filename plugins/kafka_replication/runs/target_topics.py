@@ -12,7 +12,7 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
 from kafka_replication.model.trouble import Trouble
-from kafka_replication.planning import preflight, quarantine_topic
+from kafka_replication.planning import preflight, topic_settings
 from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import Snapshot, Topic, without_description
 from kafka_replication.planning.topic_settings import created_config
@@ -148,7 +148,7 @@ def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
 
 def create_quarantine(run: LeasedRun, snapshot: Snapshot) -> None:
     """Create the quarantine topic, if records can be quarantined and it is missing."""
-    if quarantine_topic.is_wanted(run.replication) and snapshot.quarantine is None:
+    if topic_settings.may_quarantine(run.replication) and snapshot.quarantine is None:
         wanted = quarantine_to_create(run.replication, snapshot)
         run.check()
         log.info("creating the quarantine topic %s on the target", wanted.name)
@@ -157,9 +157,11 @@ def create_quarantine(run: LeasedRun, snapshot: Snapshot) -> None:
 
 def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCreate:
     """The quarantine topic as it is created."""
-    factor, config = quarantine_topic.created(replication, snapshot.defaults)
+    factor, config = topic_settings.quarantine_created(replication, snapshot.defaults)
     name = replication.quarantine_topic
-    return ToCreate(name=name, partitions=quarantine_topic.PARTITIONS, replication_factor=factor, config=config)
+    return ToCreate(
+        name=name, partitions=topic_settings.QUARANTINE_PARTITIONS, replication_factor=factor, config=config
+    )
 
 
 def partitions_of(replication: Replication, source: Topic) -> int:
