@@ -129,6 +129,11 @@ class OpenCause:
     def key(self) -> CauseKey:
         return self.cause.key
 
+    @property
+    def is_told(self) -> bool:
+        """True if somebody was told of the cause, and it is not over."""
+        return self.announced_at is not None and self.over_at is None
+
 
 class AlertEvent(StrEnum):
     """The reason why an alert is sent."""
@@ -180,7 +185,7 @@ class Decision:
     @property
     def announced(self) -> tuple[OpenCause, ...]:
         """The open causes that were announced, or are announced now."""
-        return tuple(row for row in self.open if row.announced_at and row.over_at is None)
+        return tuple(row for row in self.open if row.is_told)
 
 
 Decide = Callable[[Sequence[OpenCause], datetime], Decision]
@@ -267,7 +272,9 @@ def _due(
     due = dict[AlertEvent, tuple[str, ...]]()
     if row.over_at is None:
         if _lasts(row, observed) or below:
-            due[AlertEvent.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
+            # The shortest patience of the cause and of those that it explains decides.
+            is_due = any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
+            due[AlertEvent.OPENED] = tuple(way for way in ways if way not in told) if is_due else ()
             due[AlertEvent.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
     elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a broken way is not awaited for ever
         due[AlertEvent.HEALED] = tuple(told)
@@ -316,11 +323,6 @@ def _ends(row: OpenCause, observed: Observation) -> bool:
 
 def _lasts(row: OpenCause, observed: Observation) -> bool:
     return row.key in observed.kept or any(cause.key == row.key for cause in observed.causes)
-
-
-def _is_due(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> bool:
-    """True once the cause, or one that it explains, has lasted for its own patience. The shortest patience decides."""
-    return any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
 
 
 _open: dict[str, tuple[OpenCause, ...]] = {}

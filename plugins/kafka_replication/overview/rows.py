@@ -144,7 +144,7 @@ def in_order(found: Iterable[Row]) -> list[Row]:
 def row_of(seen: Seen, now: datetime) -> Row:
     """The row of one replication at ``now``."""
     standing, facts = seen.standing, seen.standing.facts
-    causes = tuple(sorted((cause for cause in seen.causes if _is_told(cause)), key=lambda cause: cause.key.kind.rank))
+    causes = tuple(sorted((cause for cause in seen.causes if cause.is_told), key=lambda cause: cause.key.kind.rank))
     paused = seen.look is not None and seen.look.paused
     state = _state(seen, causes, now)
     what, remedy, since = _trouble(seen, causes, state, now)
@@ -198,11 +198,6 @@ def _trouble(seen: Seen, causes: Sequence[OpenCause], state: State, now: datetim
     return "its lag is not known: a partition of the source did not answer the last look", remedy, looked_at
 
 
-def _is_told(cause: OpenCause) -> bool:
-    """True if somebody was told of the cause, and it is not over."""
-    return cause.announced_at is not None and cause.over_at is None
-
-
 def _state(seen: Seen, causes: Collection[OpenCause], now: datetime) -> State:
     kinds = {cause.key.kind for cause in causes} - {Kind.REPAIRED}
     if kinds - _LATE - {Kind.QUARANTINED} or (seen.newest and has_failed(seen.newest)):
@@ -227,7 +222,11 @@ def overview_table(rows: Sequence[Row], now: datetime) -> str:
     """One line a replication, then what needs a person with its remedy."""
     if not rows:
         return "no replication is known"
-    wrong = (f"{row.state.upper()} {row.replication}: {_why(row)}" for row in rows if row.state.needs_person)
+    wrong = (
+        f"{row.state.upper()} {row.replication}: {row.what}" + (f"\n  remedy: {row.remedy}" if row.remedy else "")
+        for row in rows
+        if row.state.needs_person
+    )
     return "\n".join([table(HEAD, [_cells(row, now) for row in rows]), *wrong])
 
 
@@ -326,11 +325,6 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
         f"{work.records:,} records, {amount(work.bytes)}, {duration(work.seconds)}" if work else "-",
         "paused" if row.paused else to_text(row.next_run) if row.next_run else "by hand",
     )
-
-
-def _why(row: Row) -> str:
-    """The trouble, and its remedy."""
-    return f"{row.what}\n  remedy: {row.remedy}" if row.remedy else row.what
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

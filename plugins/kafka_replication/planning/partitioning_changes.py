@@ -79,9 +79,24 @@ def refusal_of_change(
     be; None if they may be, or if it is the same way.
     """
     if position.spread is not None and position.delivery != EXACTLY_ONCE:
-        return _without_transactions(key, position)
+        return refusals.refusal(
+            State.REPARTITIONED,
+            key.source,
+            f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
+            f" {key.target_topic} without transactions, which is no longer supported: it is unknown what dead attempts"
+            " left there",
+            "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create"
+            f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
+        )
     if partitioning.shared and position.delivery != EXACTLY_ONCE:
-        return _not_to_be_shared(key, position)
+        return refusals.refusal(
+            State.REPARTITIONED,
+            key.source,
+            f"{key.source}: its records below offset {position.next_offset} were copied with delivery:"
+            f" {position.delivery}: what a dead attempt left of them in {key.target_topic} could not be told from"
+            " records of others",
+            "let a run with delivery: exactly_once and on_existing_target: refuse or append copy something, then share",
+        )
     before = partitioning_of(key, position)
     if before is None:
         return refusal_beside(partitioning, key, position.ids, beside)
@@ -100,30 +115,6 @@ def refusal_of_change(
             f" else re-create the topic and reset it: {refusals.reset_command(key)}",
         )
     return None
-
-
-def _without_transactions(key: PartitionKey, position: Position) -> Trouble:
-    """The refusal of a partition that a build of 0.1.0 copied without transactions to several target partitions."""
-    return refusals.refusal(
-        State.REPARTITIONED,
-        key.source,
-        f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
-        f" {key.target_topic} without transactions, which is no longer supported: it is unknown what dead attempts left"
-        " there",
-        "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create"
-        f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
-    )
-
-
-def _not_to_be_shared(key: PartitionKey, position: Position) -> Trouble:
-    """The refusal to share a target topic behind records that were copied without transactions."""
-    return refusals.refusal(
-        State.REPARTITIONED,
-        key.source,
-        f"{key.source}: its records below offset {position.next_offset} were copied with delivery: {position.delivery}:"
-        f" what a dead attempt left of them in {key.target_topic} could not be told from records of others",
-        "let a run with delivery: exactly_once and on_existing_target: refuse or append copy something, then share",
-    )
 
 
 def note_of_change(partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int) -> str:

@@ -6,7 +6,7 @@ The target topics of which a run has verified something: what a downstream consu
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -122,17 +122,12 @@ class RunReport:
             for line in self.failed
         ]
         ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
-        left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
-        left_out += [_delivered(line) for line in self.ranges if line.lost_in_delivery or line.duplicates]
-        left_out += [_superseded(line) for line in self.ranges if line.superseded]
-        left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         begun = {line.key: line.begun for line in self.ranges if line.begun}
         engines = [row.line("planned to be copied") for row in engine_rows(begun.values())]
         engines += turn_lines([(line, turn) for line in self.ranges for turn in line.turns])
         notes = (f"NOTE {note}" for note in self.notes)
-        return "\n".join(
-            [ranges, *legend(self.ranges), *engines, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
-        )
+        above = [ranges, *legend(self.ranges), *engines, *_counted(self.ranges)]
+        return "\n".join([*above, *failed, *self.removed, *map(str, self.gaps), *notes])
 
     def _nothing(self) -> str:
         """The text of a report without ranges."""
@@ -169,23 +164,23 @@ def legend(ranges: Iterable[RangeReport]) -> list[str]:
     return [f"({'; '.join(shown)})"] if shown else []
 
 
-def _superseded(line: RangeReport) -> str:
-    text = f"{line.superseded} of the copied records are superseded by a newer one of their key"
-    return f"{line.key.source} {line.range}: {text}"
-
-
-def _left_out(line: RangeReport) -> str:
-    counts = f"{line.filtered} filtered, {line.quarantined} quarantined, {line.skipped} skipped"
-    return f"{line.key.source} {line.range}: records that were not copied on purpose: {counts}"
-
-
-def _delivered(line: RangeReport) -> str:
-    counts = f"{line.lost_in_delivery} records lost in delivery, {line.duplicates} duplicates on the target"
-    return f"{line.key.source} {line.range}: {counts}"
-
-
-def _several(line: RangeReport) -> str:
-    return f"{line.key.source} {line.range}: the transform made {line.written:,} records of {line.copied:,}"
+def _counted(ranges: Iterable[RangeReport]) -> Iterator[str]:
+    """The counts of single ranges that no column has."""
+    named = [(f"{line.key.source} {line.range}", line) for line in ranges]
+    for where, line in named:
+        if line.filtered or line.quarantined or line.skipped:
+            counts = f"{line.filtered} filtered, {line.quarantined} quarantined, {line.skipped} skipped"
+            yield f"{where}: records that were not copied on purpose: {counts}"
+    for where, line in named:
+        if line.lost_in_delivery or line.duplicates:
+            lost = f"{line.lost_in_delivery} records lost in delivery"
+            yield f"{where}: {lost}, {line.duplicates} duplicates on the target"
+    for where, line in named:
+        if line.superseded:
+            yield f"{where}: {line.superseded} of the copied records are superseded by a newer one of their key"
+    for where, line in named:
+        if line.written not in (None, line.copied):
+            yield f"{where}: the transform made {line.written:,} records of {line.copied:,}"
 
 
 def _cells(line: RangeReport) -> tuple[str, ...]:

@@ -197,8 +197,14 @@ def status_table(rows: list[PartitionStatus]) -> str:
     silent = {f"NO ANSWER {row.plan.what}\n  remedy: {row.plan.remedy}": None for row in rows if not row.answers}
     gaps = (str(gap) for row in rows for gap in row.gaps)
     removed = (removal_text(row.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
-    not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
-    delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
+    finding = store_finding([row.key for row in rows if not row.in_store], len(rows))
+    not_in_store = [f"WARNING {finding.what}\n  remedy: {finding.remedy}"] if finding else []
+    delivered = [
+        f"{row.source}: the watermark stands on {row.delivery}: {row.lost_in_delivery} records lost in delivery,"
+        f" {row.duplicates} duplicates on the target"
+        for row in rows
+        if row.delivery != EXACTLY_ONCE
+    ]
     failed = [
         f"FAILED RECORDS {row.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
         f" {row.undecided} of them wait for a decision: {failed_list(row.replication)}"
@@ -237,16 +243,6 @@ def _columns(rows: list[PartitionStatus]) -> str:
     }
     head = [name for name in columns if not rows or not say_nothing.get(name)]
     return table(head, list(zip(*(columns[name] for name in head), strict=True)))
-
-
-def _delivered(row: PartitionStatus) -> str:
-    counts = f"{row.lost_in_delivery} records lost in delivery, {row.duplicates} duplicates on the target"
-    return f"{row.source}: the watermark stands on {row.delivery}: {counts}"
-
-
-def _not_in_store(rows: list[PartitionStatus]) -> str:
-    finding = store_finding([row.key for row in rows if not row.in_store], len(rows))
-    return f"{finding.what}\n  remedy: {finding.remedy}" if finding else ""
 
 
 def _text(value: int | None) -> str:

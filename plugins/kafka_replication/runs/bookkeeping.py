@@ -147,7 +147,10 @@ class Bookkeeper:
             write = partial(self._write_verified, verified)
             view = self._run.retry(doing, lambda: self._run.again_if_fenced(doing, write))
             failpoints.reached("P4")
-            self._advance([result.key for result in verified], view)
+            try:
+                advance(self._run, [result.key for result in verified], view)
+            except Refused as error:  # the run's last advance raises it; until then the others go on
+                log.warning("%s: a watermark was not moved: %s", self._run.replication.name, error)
 
     def judge(self, view: LedgerView, end: JobEnd) -> None:
         """The last word on every planned range: one that the ledger does not cover has failed, whatever Spark
@@ -185,7 +188,12 @@ class Bookkeeper:
         run = self._run
         run.check()
         try:
-            writer = self._fenced_writer()
+            if (writer := self._writer) is None:
+                name = run.replication.name
+                writer = run.clusters.target.writer(verified_id(name), f"{name}: writing what is verified")
+                self._stack.enter_context(closing(writer))
+                writer.fence()
+                self._writer = writer
             view = run.view()
             judged = self._judged(view, results)
             entries = {
@@ -247,21 +255,6 @@ class Bookkeeper:
             for receipt in receipts.of(key, self._generations[key])
             if (judged := found[key].get(receipt.range))
         ]
-
-    def _fenced_writer(self) -> TransactionPort:
-        if self._writer is None:
-            name = self._run.replication.name
-            writer = self._run.clusters.target.writer(verified_id(name), f"{name}: writing what is verified")
-            self._stack.enter_context(closing(writer))
-            writer.fence()
-            self._writer = writer
-        return self._writer
-
-    def _advance(self, keys: Sequence[PartitionKey], view: LedgerView) -> None:
-        try:
-            advance(self._run, keys, view)
-        except Refused as error:  # the run's last advance raises it; until then the others go on
-            log.warning("%s: a watermark was not moved: %s", self._run.replication.name, error)
 
 
 def _say_throttled(copied: CopyResult) -> None:

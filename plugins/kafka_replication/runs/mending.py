@@ -22,7 +22,7 @@ from kafka_replication.model.errors import Busy, Fenced, OutOfTime, ReplicationE
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, verified_id
 from kafka_replication.model.times import now
 from kafka_replication.planning.lost_end import NotProven, TakenBack, standing_until, take_back
-from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.planning.target_retention import offsets_on
 from kafka_replication.runs.looking import World
@@ -75,7 +75,13 @@ def mend(run: LeasedRun, plan: Plan, world: World) -> World:
 def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionKey]) -> World:
     """The same once. Adds to ``half_done`` whose session has ended by an error that may not come again."""
     world = before
-    suspects = _suspects(run, world, [planned.key for planned in plan.partitions if _is_looked_at(run, planned, world)])
+    keys = list[PartitionKey]()
+    for planned in plan.partitions:
+        position = world.view.position(planned.key, planned.generation)
+        in_transactions = position is not None and position.delivery == run.replication.delivery == EXACTLY_ONCE
+        if in_transactions and planned.state in _LOOKED_AT and run.holds(planned.key.target_topic):
+            keys.append(planned.key)
+    suspects = _suspects(run, world, keys)
     if not suspects:
         return before
     name = run.replication.name
@@ -99,16 +105,6 @@ def _mended(run: LeasedRun, plan: Plan, before: World, half_done: set[PartitionK
     lost = {key: numbers for key, numbers in lost.items() if key not in done}
     snapshot = replace(world.snapshot, removed=removed, lost=lost)
     return replace(world, view=run.view(), snapshot=snapshot, mended={**before.mended, **done}, left=left)
-
-
-def _is_looked_at(run: LeasedRun, planned: PartitionPlan, world: World) -> bool:
-    position = world.view.position(planned.key, planned.generation)
-    return (
-        position is not None
-        and position.delivery == run.replication.delivery == EXACTLY_ONCE
-        and planned.state in _LOOKED_AT
-        and run.holds(planned.key.target_topic)
-    )
 
 
 def _suspects(run: LeasedRun, world: World, keys: Iterable[PartitionKey]) -> dict[PartitionKey, list[TopicPartition]]:
@@ -202,12 +198,12 @@ def _mend_each(
     half_done: set[PartitionKey],
 ) -> Texts:
     """Several partitions at a time. What is wrong with one is ``left``, and stops no other."""
-    mender, done = _Mender(run, world, receipts), Texts()
+    reading, done = threading.Lock(), Texts()
 
     def work(key: PartitionKey) -> None:
         run.check()
         try:
-            done[key] = mender.mend(key, damages[key])
+            done[key] = _mend_one(run, world, receipts, key, damages[key], reading)
         except (Busy, OutOfTime):
             raise
         except NotProven as why:
@@ -226,61 +222,52 @@ def _mend_each(
     return done
 
 
-class _Mender:
-    """Mends single partitions, in several threads."""
+def _mend_one(
+    run: LeasedRun, world: World, receipts: Receipts, key: PartitionKey, damage: Damage, reading: threading.Lock
+) -> str:
+    """Returns what was done, for people. ``reading`` guards the run's ledger. Raises NotProven and other
+    ReplicationErrors.
+    """
+    position, hidden_by = world.view.positions[key], run.clusters.target.standing.hidden_by
+    seen = damage.seen_until(position.ends(key.source.partition))
+    taken = take_back(world.view[key], receipts, seen, (run.run_id, now())) if seen else None
+    # If what the key's open transaction hides is exactly what these receipts name, nothing of it is lost, and no
+    # aborted record is among it.
+    shown = taken is not None and all(
+        hidden_by(TopicPartition(key.target_topic, number), key.transactional_id) == taken.at(number)
+        for number in {*seen, *damage.left_open}
+    )
+    out, back = _without_a_gap(key, position, taken, shown=shown)
+    if taken is not None and not shown:
+        _check_copied_again(world, key, taken)
+    gone, text = [described(one) for one in ([] if shown else out.delete)], _text(key, taken, shown=shown)
+    text = "; ".join([text, *gone[:_TOLD], *([f"and {len(gone) - _TOLD} more"] if len(gone) > _TOLD else [])])
+    if run.replication.mend == "report":
+        raise NotProven(f"nothing was mended (mend: report), mend: repair would do this: {text}")
+    with run.fenced(key) as session:
+        with reading:
+            if run.clusters.ledger.position(key) != position:
+                raise NotProven("another run has written its position meanwhile")
+        session.check_ids(position.ids)
+        for receipt in gone:
+            log.warning("%s: this receipt is taken out of the ledger, which keeps this text: %s", key, receipt)
+        apply(session.ledger, session.transaction, [out])
+        failpoints.reached("M1")
+        if damage.left_open:  # shown together with their entries, or dropped
+            places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
+            session.end_left_open(places, (lambda: add(session.ledger, session.transaction, [back])) if shown else None)
+    return text
 
-    def __init__(self, run: LeasedRun, world: World, receipts: Receipts) -> None:
-        self._run, self._world, self._view, self._receipts = run, world, world.view, receipts
-        self._reading = threading.Lock()  # the run's ledger
 
-    def mend(self, key: PartitionKey, damage: Damage) -> str:
-        """Returns what was done, for people. Raises NotProven and other ReplicationErrors."""
-        position, stamp = self._view.positions[key], (self._run.run_id, now())
-        seen = damage.seen_until(position.ends(key.source.partition))
-        taken = take_back(self._view[key], self._receipts, seen, stamp) if seen else None
-        shown = taken is not None and self._is_all_counted(key, {*seen, *damage.left_open}, taken)
-        out, back = _without_a_gap(key, position, taken, shown=shown)
-        if taken is not None and not shown:
-            self._check_copied_again(key, taken)
-        gone, text = [described(one) for one in ([] if shown else out.delete)], _text(key, taken, shown=shown)
-        text = "; ".join([text, *gone[:_TOLD], *([f"and {len(gone) - _TOLD} more"] if len(gone) > _TOLD else [])])
-        if self._run.replication.mend == "report":
-            raise NotProven(f"nothing was mended (mend: report), mend: repair would do this: {text}")
-        with self._run.fenced(key) as session:
-            with self._reading:
-                if self._run.clusters.ledger.position(key) != position:
-                    raise NotProven("another run has written its position meanwhile")
-            session.check_ids(position.ids)
-            for receipt in gone:
-                log.warning("%s: this receipt is taken out of the ledger, which keeps this text: %s", key, receipt)
-            apply(session.ledger, session.transaction, [out])
-            failpoints.reached("M1")
-            if damage.left_open:  # shown together with their entries, or dropped
-                places = [TopicPartition(key.target_topic, number) for number in damage.left_open]
-                session.end_left_open(
-                    places, (lambda: add(session.ledger, session.transaction, [back])) if shown else None
-                )
-        return text
-
-    def _is_all_counted(self, key: PartitionKey, numbers: Iterable[int], taken: TakenBack) -> bool:
-        """True if what the key's open transaction hides is exactly what these receipts name: nothing of it is lost, and
-        no aborted record is among it.
-        """
-        hidden_by = self._run.clusters.target.standing.hidden_by
-        return all(
-            hidden_by(TopicPartition(key.target_topic, number), key.transactional_id) == taken.at(number)
-            for number in numbers
+def _check_copied_again(world: World, key: PartitionKey, taken: TakenBack) -> None:
+    if taken.standing:
+        raise NotProven(
+            f"a part of {taken.standing} can be read in other partitions of {key.target_topic}, and would be"
+            " doubled if it were copied again"
         )
-
-    def _check_copied_again(self, key: PartitionKey, taken: TakenBack) -> None:
-        if taken.standing:
-            raise NotProven(
-                f"a part of {taken.standing} can be read in other partitions of {key.target_topic}, and would be"
-                " doubled if it were copied again"
-            )
-        log_start = self._world.snapshot.source[key.source.topic].offsets(key.source.partition).log_start
-        if taken.offsets.ranges[0].from_ < log_start:
-            raise NotProven(f"the source no longer has all of {taken.offsets}, which would have to be copied again")
+    log_start = world.snapshot.source[key.source.topic].offsets(key.source.partition).log_start
+    if taken.offsets.ranges[0].from_ < log_start:
+        raise NotProven(f"the source no longer has all of {taken.offsets}, which would have to be copied again")
 
 
 def _without_a_gap(

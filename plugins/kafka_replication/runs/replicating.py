@@ -105,17 +105,12 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     for error in not_advanced.values():
         log.error("%s", error)
     done = replace(work.done(), not_advanced=not_advanced)
-    _add_totals(run, done)
-    return done
-
-
-def _add_totals(run: LeasedRun, done: Replicated) -> None:
-    """Add what was copied to the sums that metrics are made of."""
     totals = {Total(name): float(amount) for name, amount in done.totals.items() if amount}
     try:
         run.store.add_totals(run.replication.name, totals, run.run_id, random.random())
     except ReplicationError as problem:  # no reason for a run to fail
         log.warning("%s: what was copied is missing in the metrics: %s", run.replication.name, problem)
+    return done
 
 
 def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> Sequence[VerifyResult]:
