@@ -12,7 +12,7 @@ from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill_plan import Sample
+from kafka_replication.planning.backfill_plan import Sample, raise_refused
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
@@ -169,7 +169,7 @@ def test_what_cannot_be_done_is_named_with_its_remedy(case: Case, state: State, 
     made = case.plan(10, 100)
     assert made.lines[0].plan.state is state
     with pytest.raises(Refused) as refused:
-        made.raise_refused()
+        raise_refused(made.plan)
     assert what in refused.value.what and remedy in refused.value.remedy
     assert what in plan_table(made, NOW) and document(made).outcome == "failed"
 

@@ -100,10 +100,6 @@ class BackfillPlan:
         plans = {planned.key: planned for planned in plan.partitions}
         return replace(self, lines=tuple(replace(line, plan=plans[line.key]) for line in self.lines))
 
-    def raise_refused(self) -> None:
-        """Raise Refused, which names every refused partition, before a part of the range is copied."""
-        raise_refused(self.plan)
-
 
 def raise_refused(plan: Plan) -> None:
     """Raise Refused if the plan refuses a partition. It names all of them."""

@@ -125,6 +125,13 @@ def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: Ledg
     """The partitions of the plan with offsets that are not copied, also of those that wait for a person. Left out are
     partitions whose source is not what it was, or has lost records: the plan says that.
     """
+    defaults = snapshot.defaults.config if snapshot.defaults else {}
+
+    def target_keeps(name: str, source: Topic) -> int | None:
+        """For a topic that does not exist yet: what it will have."""
+        created = {**defaults, **created_config(source.config, replication.target_topics)}
+        return Retention.in_config(snapshot.target[name].config if name in snapshot.target else created).millis
+
     found = []
     for planned in plan.partitions:
         source = snapshot.source.get(planned.key.source.topic)
@@ -137,8 +144,9 @@ def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: Ledg
             key=planned.key,
             left=_left(position, offsets.readable) if position and is_own else Coverage(),
             to_copy=_not_copied(position, planned.copy),
-            source_keeps=_keeps(source.config),
-            target_keeps=_target_keeps(replication, snapshot, planned.key, source),
+            source_keeps=Retention.in_config(source.config).millis,
+            # Not known if functions may change timestamps.
+            target_keeps=None if replication.pipeline.modules else target_keeps(planned.key.target_topic, source),
         )
         if partition.left or partition.to_copy:
             found.append(partition)
@@ -162,7 +170,7 @@ def unverified(
             key=watermark.key,
             left=Coverage.of([OffsetRange(from_, max(from_, offsets.last_stable))]),
             to_copy=Coverage(),
-            source_keeps=_keeps(topic.config),
+            source_keeps=Retention.in_config(topic.config).millis,
             target_keeps=None,
         )
 
@@ -175,21 +183,6 @@ def _left(position: Position, readable: OffsetRange) -> Coverage:
 def _not_copied(position: Position | None, range_: OffsetRange | None) -> Coverage:
     wanted = Coverage.of([range_] if range_ else [])
     return wanted.subtract(position.coverage) if position else wanted
-
-
-def _keeps(config: Mapping[str, str]) -> int | None:
-    return Retention.in_config(config).millis
-
-
-def _target_keeps(replication: Replication, snapshot: Snapshot, key: PartitionKey, source: Topic) -> int | None:
-    """For a topic that does not exist yet: what it will have. Not known if functions may change timestamps."""
-    if replication.pipeline.modules:
-        return None
-    target = snapshot.target.get(key.target_topic)
-    if target is not None:
-        return _keeps(target.config)
-    defaults = snapshot.defaults.config if snapshot.defaults else {}
-    return _keeps({**defaults, **created_config(source.config, replication.target_topics)})
 
 
 def source_loss(of: Waiting, *, oldest: int | None, now: int) -> SourceLoss | None:

@@ -67,19 +67,15 @@ def account(evidence: Evidence) -> tuple[RangeReport, ...]:
     not stored.
     """
     lines = [line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned)]
-    others = (p for p in evidence.plan.partitions if not (p.copy or p.verify or p.refused))
-    lines += [line for planned in others if (line := _in_sync(evidence, planned)).error]
+    for planned in evidence.plan.partitions:
+        position = evidence.view.position(planned.key, planned.generation)
+        end = evidence.view[planned.key].watermark() if position else 0
+        if position and end > position.start and not (planned.copy or planned.verify or planned.refused):
+            watermark = evidence.watermarks.get(planned.key)
+            line = RangeReport(**place(planned.key, OffsetRange(end, end)), watermark=watermark)
+            lines += [line for line in [_stored(evidence, line, end)] if line.error]
     # One with an error has no digest that is equal: it would look like a success.
     return tuple(replace(line, digest_ok=None) if line.error and line.digest_ok else line for line in lines)
-
-
-def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:
-    """The line of a partition for which this run had no work."""
-    key, view = planned.key, evidence.view
-    position = view.position(key, planned.generation)
-    end = view[key].watermark() if position else 0
-    line = RangeReport(**place(key, OffsetRange(end, end)), watermark=evidence.watermarks.get(key))
-    return _stored(evidence, line, end) if position and end > position.start else line
 
 
 def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
@@ -92,7 +88,12 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
         if line.digest_ok and account.unproven().within(range_):
             line = replace(line, digest_ok=None)
-        yield _with_foreign_writer(evidence, _stored(evidence, line, end))
+        line = _stored(evidence, line, end)
+        ours = view.positions.get(key)
+        if ours and key in evidence.foreign and not line.error:  # another client wrote behind our last record
+            refusal = refusals.foreign(key, ours, evidence.foreign[key])
+            line = replace(line, error=refusal.what, remedy=refusal.remedy)
+        yield line
     # Ranges that were to be verified have their line already.
     yield from (_missed(evidence, planned, range_) for range_ in planned.missed.subtract(planned.verify))
 
@@ -106,15 +107,6 @@ def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> 
         error=target_retention.missed_text(planned.key, Coverage.of([range_])),
         remedy=planned.remedy,
     )
-
-
-def _with_foreign_writer(evidence: Evidence, line: RangeReport) -> RangeReport:
-    """The line, with an error if another client wrote behind our last record."""
-    position = evidence.view.positions.get(line.key)
-    if line.error or line.key not in evidence.foreign or position is None:
-        return line
-    refusal = refusals.foreign(line.key, position, evidence.foreign[line.key])
-    return replace(line, error=refusal.what, remedy=refusal.remedy)
 
 
 def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:

@@ -229,11 +229,11 @@ def _columns(rows: list[PartitionStatus]) -> str:
         "position": [_text(row.position) for row in rows],
         "watermark": [_text(row.watermark) for row in rows],
         "lag": [_text(row.lag) for row in rows],
-        "lag time": [_age(row.lag_seconds) for row in rows],
+        "lag time": ["-" if (age := row.lag_seconds) is None else duration(age) if age else "0 s" for row in rows],
         "removed": [_text(row.removed) for row in rows],
         "lost": [_text(row.lost) for row in rows],
         "failed": [_text(row.quarantined + row.skipped) for row in rows],
-        "last verified": [_to_the_second(row.last_verified) for row in rows],
+        "last verified": [f"{row.last_verified[:19]}Z" if row.last_verified else "-" for row in rows],
         "verified by": [row.verified_by for row in rows],
     }
     say_nothing = {
@@ -247,14 +247,6 @@ def _columns(rows: list[PartitionStatus]) -> str:
 
 def _text(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-def _age(seconds: float | None) -> str:
-    return "-" if seconds is None else duration(seconds) if seconds else "0 s"
-
-
-def _to_the_second(time: str | None) -> str:
-    return f"{time[:19]}Z" if time else "-"
 
 
 # The states in which the target contradicts the ledger, or holds copies of another source than the present one,

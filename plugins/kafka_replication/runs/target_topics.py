@@ -40,7 +40,10 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
             if name in missing:
                 create_target(run, snapshot, name, target)
             else:
-                _add_partitions(run, target, len(fit[name].partitions))
+                run.check()
+                partitions = len(fit[name].partitions)
+                log.info("%s on the target gets as many partitions as its source: %d", target, partitions)
+                run.clusters.target.catalogue.add_partitions(target, partitions)
         except Stalled as error:  # a new partition has no leader yet: the snapshot shows which, and the others go on
             log.warning("%s", error)
         except NotAdmitted:
@@ -57,11 +60,12 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
     not_created = {
         target: without_description(target, problems[target]) for target in problems.keys() & set(missing.values())
     }
-    not_grown = {
-        target: _without_partitions(snapshot.target[target], len(fit[name].partitions), problems[target])
-        for name, target in short.items()
-        if target in problems and target in snapshot.target
-    }
+    not_grown = dict[str, Topic]()
+    for name, target in short.items():
+        if target in problems and target in snapshot.target:
+            there = snapshot.target[target].partitions
+            new = {number: problems[target] for number in range(len(fit[name].partitions)) if number not in there}
+            not_grown[target] = replace(snapshot.target[target], partitions={**there, **new})
     return replace(snapshot, target={**snapshot.target, **not_created, **not_grown})
 
 
@@ -167,15 +171,3 @@ def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCrea
 def partitions_of(replication: Replication, source: Topic) -> int:
     """The number of partitions that the target topic of this source topic gets."""
     return replication.placing.stated or len(source.partitions)
-
-
-def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:
-    run.check()
-    log.info("%s on the target gets as many partitions as its source: %d", target, partitions)
-    run.clusters.target.catalogue.add_partitions(target, partitions)
-
-
-def _without_partitions(target: Topic, partitions: int, problem: Trouble) -> Topic:
-    """The topic with the problem that its new partitions have."""
-    missing = {number: problem for number in range(partitions) if number not in target.partitions}
-    return replace(target, partitions={**target.partitions, **missing})
