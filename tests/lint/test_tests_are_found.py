@@ -7,7 +7,6 @@ from tests.support import tests_of
 # Modules that something starts or loads by their name, and the tests that have it do so.
 BY_NAME = {
     "cli.__main__": "integration/test_first_file.py",
-    "orchestration.airflow": "spark/test_installed_wheel.py",
     "orchestration.page_app": "e2e/test_page.py",
     "orchestration.plugin": "e2e/test_page.py",
 }

@@ -16,7 +16,7 @@ from kafka_replication.spark.submit import TerminalSubmission
 from kafka_replication.spark.workspace import PACKAGE, Workspace, without_secrets, workspace
 
 CLUSTERS = ["spark://master:7077", "yarn", "k8s://https://kube:443", "local-cluster[2,1,1024]"]
-JAVA = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_LAUNCHER_OPTS")
+JAVA = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,6 @@ def test_local_mode_needs_no_zip(master: str, monkeypatch: pytest.MonkeyPatch) -
         assert "--py-files" not in argv and not here.package.exists()
         variables = submit.environment(master, here)
         assert variables["PYTHONPATH"].split(os.pathsep) == [str(here.links), "/of/the/user"]
-        assert variables["SPARK_LAUNCHER_OPTS"] == " ".join(local.QUICK)
     assert settings(master)["spark.python.daemon.module"] == local.DAEMON
     assert settings(master)[local.OPTIONS] == " ".join(local.QUICK)
 
@@ -109,17 +108,12 @@ def test_java_options_in_the_user_s_settings_are_left_as_they_are(own: dict[str,
     assert {name: value for name, value in made.items() if "JavaOptions" in name} == own
 
 
-@pytest.mark.parametrize("name", JAVA[:4])
+@pytest.mark.parametrize("name", JAVA)
 def test_java_options_in_the_environment_are_not_contradicted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "-Dx=y")
     assert local.OPTIONS in settings("local[2]"), "nothing that could contradict"
     monkeypatch.setenv(name, "-Dx=y -XX:+UseG1GC")
     assert local.OPTIONS not in settings("local[2]")
-
-
-def test_the_user_s_launcher_options_stay(monkeypatch: pytest.MonkeyPatch, plain: Path) -> None:
-    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Dx=y")
-    assert submit.environment("local[2]", Workspace(plain))["SPARK_LAUNCHER_OPTS"] == "-Dx=y"
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ class PartAudit:
 
     @property
     def _log(self) -> OffsetRange:
-        """What can be read of the target partition."""
+        """The offsets of the target partition that can be read."""
         return self.task.target_logs.get(self.key.target.partition, OffsetRange(0, 0))
 
     @cached_property

@@ -170,7 +170,6 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
 # Java prints its objections to an archive on stdout; a run without an archive is no fault.
 SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 _JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-_LAUNCHER_VARIABLE = "SPARK_LAUNCHER_OPTS"
 _SWITCH = re.compile(r"(^|[\s\"'])-X(X:|share|log|int|batch)")
 
 
@@ -194,13 +193,6 @@ def conf(spark_home: Path, own: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def variables() -> dict[str, str]:
-    """Environment variables that save time. They are for the JVM that builds spark-submit's command, too."""
-    if _LAUNCHER_VARIABLE in os.environ or _switches(_JAVA_VARIABLES[1:]):
-        return {}
-    return {_LAUNCHER_VARIABLE: " ".join(QUICK)}
-
-
 def has_own_options(spark_home: Path, own: Mapping[str, str]) -> bool:
     """True if the user chose options for the driver's JVM: in a setting, in Spark's own files, or in the environment.
 
@@ -211,11 +203,9 @@ def has_own_options(spark_home: Path, own: Mapping[str, str]) -> bool:
     folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf")
     if "spark.driver." in (text := _text(folder / "spark-defaults.conf")) and "JavaOptions" in text:
         return True
-    return bool(_text(folder / "java-opts") or _text(folder / "spark-env.sh")) or _switches(_JAVA_VARIABLES)
-
-
-def _switches(names: tuple[str, ...]) -> bool:
-    return any(_SWITCH.search(os.environ.get(name, "")) for name in names)
+    if _text(folder / "java-opts") or _text(folder / "spark-env.sh"):
+        return True
+    return any(_SWITCH.search(os.environ.get(name, "")) for name in _JAVA_VARIABLES)
 
 
 def _text(file: Path) -> str:

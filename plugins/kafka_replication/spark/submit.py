@@ -145,7 +145,7 @@ def environment(master: str, here: Workspace) -> dict[str, str]:
     }
     if local.is_local(master):
         path = os.pathsep.join([str(here.links), *filter(None, [os.environ.get("PYTHONPATH")])])
-        variables |= {"PYTHONPATH": path, **local.variables()}
+        variables["PYTHONPATH"] = path
     return variables
 
 
