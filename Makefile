@@ -64,7 +64,9 @@ demo-sinks: install ## copy topics to OpenSearch and to HBase, and compare them 
 # More than half of a test is waiting, so five tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
 # so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.
 # Five processes and all that they start would compile the same files again and again where Python is told to write none.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
+# Thousands of small databases and logs: each commit of one asks the disk. In memory, where there are 8 GB for them.
+MEMORY := $(shell df -k --output=avail /dev/shm 2> /dev/null | awk 'NR == 2 && $$1 > 8000000 { print "TMPDIR=/dev/shm" }')
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(MEMORY) $(BIN)/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
 # The watermark store's contract needs no broker, the other contracts (folders of tests/contract) do.
 QUICK := tests/lint tests/unit tests/contract/test_*.py tests/dags
 quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes

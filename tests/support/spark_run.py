@@ -78,7 +78,7 @@ class SparkRun:
         self._watcher.start()
 
     def _watch(self) -> None:
-        while not self._stop.wait(0.2):
+        while not self._stop.wait(1):  # a look takes 20 ms of a processor
             self.descendants()
 
     def descendants(self) -> list[psutil.Process]:
@@ -180,6 +180,7 @@ def end_after(run: SparkRun, kill: Callable[[SparkRun], None]) -> None:
 
     A worker's death is healed by Spark's next attempt; without its driver the run fails.
     """
+    run.descendants()  # whom it has now: who outlives it is found below
     kill(run)
     run.go_on()
     report = run.end()
