@@ -82,7 +82,7 @@ test: install browser ## lint, and all tests but the slow ones: what has to pass
 	@$(PYTEST) -m 'not slow'
 
 test-all: install browser ## lint, and all tests
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile=thorough
 
 # What touches brokers. Each turn has the source's version and that of the others.
 MATRIX := $(addprefix tests/contract/,engine ledger sink transaction) \

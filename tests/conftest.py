@@ -26,7 +26,9 @@ from tests.support import session_folder
 from tests.support.clusters import Brokers, end_early, locked, shared
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+settings.register_profile("default", QUICKLY)
+settings.register_profile("thorough", QUICKLY, max_examples=150)  # make test-all
 settings.load_profile("default")
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")

@@ -367,5 +367,5 @@ class Books(RuleBasedStateMachine):
         assert self.account.set_aside()[0] >= self.account.undecided()
 
 
-Books.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+Books.TestCase.settings = settings(stateful_step_count=25, deadline=None)
 test_any_life = Books.TestCase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config.sections import Failures, Policy
@@ -23,7 +23,6 @@ OFFSETS = st.sets(st.integers(0, 29), max_size=25).map(sorted)
 
 
 @given(OFFSETS, st.integers(1, 8), FAULTS, st.lists(st.integers(0, 30), max_size=3), st.integers(1, 4))
-@settings(max_examples=150)
 def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_order(
     records: list[int], chunk: int, faults: dict[int, str], cuts: list[int], sessions: int
 ) -> None:
@@ -39,7 +38,6 @@ def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_or
 
 
 @given(OFFSETS, st.integers(1, 8), FAULTS)
-@settings(max_examples=100)
 def test_the_whole_range_asked_for_again_copies_nothing_twice(
     records: list[int], chunk: int, faults: dict[int, str]
 ) -> None:
@@ -61,7 +59,6 @@ def test_the_whole_range_asked_for_again_copies_nothing_twice(
     st.sets(st.integers(0, 29), max_size=3),
     st.sets(st.integers(0, 29), max_size=3),
 )
-@settings(max_examples=150)
 def test_a_refused_record_is_named_and_all_before_it_is_copied(
     records: list[int], chunk: int, faults: dict[int, str], late: set[int], at_once: set[int]
 ) -> None:
@@ -90,7 +87,6 @@ def test_a_refused_record_is_named_and_all_before_it_is_copied(
     st.sets(st.integers(0, 29), max_size=6),
     st.sampled_from(["quarantine", "skip"]),
 )
-@settings(max_examples=150)
 def test_refused_records_are_set_aside_once_and_all_others_are_copied(
     records: list[int], chunk: int, faults: dict[int, str], late: set[int], at_once: set[int], policy: Policy
 ) -> None:
@@ -116,7 +112,6 @@ def test_one_record_more_than_the_limit_fails_the_range_behind_all_that_lies_bef
 
 
 @given(st.integers(1, 8), FAULTS, st.sets(st.integers(0, 29), max_size=8), st.integers(0, 4))
-@settings(max_examples=150)
 def test_no_repetition_and_no_lost_answer_gets_past_the_limit(
     chunk: int, faults: dict[int, str], refused: set[int], most: int
 ) -> None:
