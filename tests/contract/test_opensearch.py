@@ -47,7 +47,8 @@ def test_sink(check: Callable[[SinkCase], None], ground: OpenSearchGround) -> No
     check(SinkCase(ground))
 
 
-# What the shapes have in common, and the journal, which all ledgers but Kafka's have in common: `test_hbase.py` has them, too.
+# What the shapes have in common, which `test_sink` has; and the journal, which all ledgers but Kafka's have in common: `test_hbase.py`
+# has it, too.
 ALSO_SLOW = pytest.mark.slow
 JOURNAL = ("the newest committed entry counts", "reading on is reading from the start", "foreign entries harm nobody")
 

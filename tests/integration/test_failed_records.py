@@ -245,7 +245,7 @@ def test_the_store_is_lost_and_so_are_the_receipts(with_failures: Scenario) -> N
     assert [[row[name] for name in known] for row in found] == [[row[name] for name in known] for row in before]
 
 
-@pytest.mark.parametrize("point", ["P1", "P2", "committed"])
+@pytest.mark.parametrize("point", [pytest.param("P1", marks=pytest.mark.slow), "P2", "committed"])
 def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
     with_failures: Scenario, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

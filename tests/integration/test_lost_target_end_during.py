@@ -122,7 +122,7 @@ def test_no_other_engine_goes_on_behind_it(
 @pytest.mark.parametrize(
     ("more", "offset"),
     [
-        pytest.param(200, MIDDLE, id="its attempt is longer than what is lost"),
+        pytest.param(200, MIDDLE, id="its attempt is longer than what is lost", marks=slow),
         pytest.param(20, MIDDLE, id="its attempt is shorter"),
         pytest.param(200, 152, id="the marker alone, so that the chunk before it stays open", marks=slow),
     ],

@@ -58,7 +58,9 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(scene: Behind) -> None
     assert only(scene.run()).copied == 0 and scene.watermark() == 10 * BATCH
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", "leader_ack"])
+@pytest.mark.parametrize(
+    "delivery", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.slow), "leader_ack"]
+)
 def test_an_answer_that_is_lost_keeps_partition_and_order(scene: Behind, delivery: str) -> None:
     """The batch is sent again. Its sequence is a duplicate, which counts as success, except where there are no sequences."""
     prepare(scene, delivery)

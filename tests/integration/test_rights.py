@@ -232,7 +232,16 @@ def backfill_two_offsets(pair: Pair) -> None:
     backfill.run(pair.replication(), pair, pair.store, InProcess(), request)
 
 
-@pytest.mark.parametrize("acl", [GROUP, Acl("CREATE", "TOPIC", RECEIPTS), Acl("WRITE", "TOPIC", COPY)], ids=str)
+# `test_check_names_the_right_that_is_missing` has all of them.
+@pytest.mark.parametrize(
+    "acl",
+    [
+        GROUP,
+        pytest.param(Acl("CREATE", "TOPIC", RECEIPTS), marks=pytest.mark.slow),
+        pytest.param(Acl("WRITE", "TOPIC", COPY), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("way", [prepare_one_minute, backfill_two_offsets])
 def test_data_intervals_and_backfills_name_a_missing_right_before_they_open_anything(
     pair: Pair, way: Callable[[Pair], None], acl: Acl

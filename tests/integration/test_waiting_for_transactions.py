@@ -149,7 +149,11 @@ def leave_open(scene: Scenario, at: At) -> None:
     assert not scene.is_settled(0)
 
 
-@pytest.mark.parametrize("more", [{}, {"partitioning": "by_key"}], ids=["keep", "by_key"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, pytest.param({"partitioning": "by_key"}, marks=pytest.mark.slow)],
+    ids=["keep", "by_key"],
+)
 def test_a_transaction_that_nobody_ends_is_told_at_once(
     own_scene: Scenario, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
