@@ -49,12 +49,7 @@ def test_sink(check: Callable[[SinkCase], None], ground: HBaseGround) -> None:
     check(SinkCase(ground))
 
 
-# `test_sink` has what the shapes have in common.
-@pytest.mark.parametrize(
-    "check",
-    [*latest.ALL, *(pytest.param(check, marks=pytest.mark.slow) for check in sink.PROMISED["latest"])],
-    ids=lambda check: check.__name__,
-)
+@pytest.mark.parametrize("check", [*sink.PROMISED["latest"], *latest.ALL], ids=lambda check: check.__name__)
 def test_sink_of_the_newest_records(check: Callable[[SinkCase], None], hbase: HBaseServer) -> None:
     check(SinkCase(HBaseGround.of(hbase, LATEST)))
 

@@ -218,9 +218,7 @@ def last_stable(admin: AdminClient, partitions: Partitions) -> Offsets:
 
 
 def at_time(admin: AdminClient, partitions: Partitions, timestamp: int) -> Offsets:
-    """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
-    offset.
-    """
+    """The first offset whose timestamp is >= ``timestamp`` (ms); without one, the partition's last stable offset."""
     resolved, failures = at_time_each(admin, partitions, timestamp)
     _raise_first(failures)
     return resolved
