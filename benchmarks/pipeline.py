@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 from kafka_replication.config import Copy, PipelineDefinition
-from kafka_replication.copying.pipeline import Piped, load
+from kafka_replication.copying.pipeline import PipelineWriter, load
 from kafka_replication.copying.sink import Record, Screen
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.chunk_reader import ChunkReader
@@ -99,7 +99,7 @@ def seconds(arrived: list[Message], definition: PipelineDefinition) -> float:
         with without_gc():
             chunk.read(writer)
     else:
-        piped = Piped(pipeline, Origin("this-cluster", "bench", 0), writer)
+        piped = PipelineWriter(pipeline, Origin("this-cluster", "bench", 0), writer)
         chunk.read(piped)
         assert piped.copied == RECORDS, "every record is written, so that all kinds do the same work"
     return time.process_time() - started

@@ -16,7 +16,7 @@ from kafka_replication.copying.sink import Record, RefusedAt
 from kafka_replication.hbase.client import Answer, Client
 from kafka_replication.hbase.rows import FAMILY, Origin, Rows, put
 from kafka_replication.hbase.tables import Puts
-from kafka_replication.hbase.target import TABLE, HBaseTarget, TableShelf
+from kafka_replication.hbase.target import TABLE, HBaseTarget, TableStorage
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.choices import LATEST, FailureKind
 from kafka_replication.model.errors import LedgerUnreadable, Refused, Unreachable
@@ -219,7 +219,7 @@ def test_a_head_whose_answer_was_lost_is_known_as_ours(ground: HBaseGround) -> N
                 assert super().call(method, *args, seconds=seconds) is True
             return super().call(method, *args, seconds=seconds, repeats=repeats)
 
-    twice = TableShelf(Twice(ground.connection, 60), world.name)
+    twice = TableStorage(Twice(ground.connection, 60), world.name)
     assert twice.replace(before, before.fenced_by("a"))
     assert not shelf.replace(before, before.fenced_by("b")), "somebody else's is not"
     assert shelf.head().session == 1

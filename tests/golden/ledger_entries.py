@@ -26,7 +26,7 @@ from kafka_replication.ledger.placement import (
     KafkaSegments,
     NewestByKey,
     Part,
-    Spread,
+    SpreadEnds,
 )
 from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.offsets import OffsetRange
@@ -111,8 +111,8 @@ NOTES: dict[str, Entry] = {
         target_start=500,
         coverage=covered((0, 40), (60, 100)),
         unexplained=covered((60, 100)),
-        again=covered((40, 60)),
-        passed=100,
+        recopy_allowed=covered((40, 60)),
+        watermark_floor=100,
         run_id="run-1",
         time=TIME,
         receipts_from=7,
@@ -123,8 +123,8 @@ NOTES: dict[str, Entry] = {
         target_start=0,
         coverage=covered(),
         unexplained=covered(),
-        again=covered(),
-        passed=0,
+        recopy_allowed=covered(),
+        watermark_floor=0,
         run_id="run-1",
         time=TIME,
     ),
@@ -165,7 +165,9 @@ SPREAD_POSITIONS: dict[str, Entry] = {
         next_offset=100,
         coverage=covered((0, 100)),
         leader_epoch=4,
-        spread=Spread(PartitionedBy(name="shop.rules:by_country", hash="sha256:9f86d081", partitions=3), (41, 0, 77)),
+        spread=SpreadEnds(
+            PartitionedBy(name="shop.rules:by_country", hash="sha256:9f86d081", partitions=3), (41, 0, 77)
+        ),
     ),
     "removed-spread": Removed(
         generation=3,
@@ -173,8 +175,8 @@ SPREAD_POSITIONS: dict[str, Entry] = {
         target_starts=(500, 0, 7),
         coverage=covered((0, 40)),
         unexplained=covered(),
-        again=covered(),
-        passed=0,
+        recopy_allowed=covered(),
+        watermark_floor=0,
         run_id="run-1",
         time=TIME,
         receipts_from=7,
@@ -189,7 +191,7 @@ SPREAD_DELIVERED: dict[str, Entry] = {
         coverage=covered((0, 100)),
         leader_epoch=4,
         delivery="at_least_once",
-        spread=Spread(BY, (41, 0, 77)),
+        spread=SpreadEnds(BY, (41, 0, 77)),
     ),
     "verified-spread-without-transactions": Verified(
         generation=1,

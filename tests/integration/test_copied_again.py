@@ -86,7 +86,7 @@ def test_what_was_verified_and_removed(scene: Scenario, removed: int) -> None:
     report = backfill(scene, 0, 200)
     assert report.outcome == "done", report.table()
     assert_whole_again(scene)
-    assert str(scene.bare_run().view().removed[scene.key()].again).startswith("[0, ")
+    assert str(scene.bare_run().view().removed[scene.key()].recopy_allowed).startswith("[0, ")
 
 
 def test_markers_and_holes_do_not_move_the_boundary(scene: Scenario) -> None:

@@ -14,7 +14,7 @@ import pytest
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import RangeResult
-from kafka_replication.spark.small_ranges import Together
+from kafka_replication.spark.small_ranges import BundleWorker
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
 
@@ -66,7 +66,7 @@ def test_one_that_does_not_end_is_not_dealt_again_where_nothing_fences_it(
     gate.touch()
     job = given_up.scene.copy_job()
     monkeypatch.setenv(failpoints.VARIABLE, f"W={gate}")
-    monkeypatch.setattr(Together, "work", partialmethod(Together.work, quiet=0.05, to_end=0.05))
+    monkeypatch.setattr(BundleWorker, "work", partialmethod(BundleWorker.work, quiet=0.05, to_end=0.05))
     try:
         results = worker.WorkerJob(replace(job, tasks=[], together=2)).together(job.tasks)
     finally:

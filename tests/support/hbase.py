@@ -23,7 +23,7 @@ from thriftpy2.rpc import client_context
 from kafka_replication.copying.sink import Record
 from kafka_replication.hbase.client import Client
 from kafka_replication.hbase.tables import ID, PARTITIONS, SHAPE
-from kafka_replication.hbase.target import TABLE, HBaseTarget, TableShelf
+from kafka_replication.hbase.target import TABLE, HBaseTarget, TableStorage
 from kafka_replication.model.choices import LATEST, RECORDS, Shape
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.targets.port import TargetKind, TargetSettings
@@ -80,8 +80,8 @@ class HBaseGround(JournalGround):
         ) as client:
             yield client
 
-    def shelf(self, replication: str) -> TableShelf:
-        return TableShelf(Client(self.connection, 60), replication)
+    def shelf(self, replication: str) -> TableStorage:
+        return TableStorage(Client(self.connection, 60), replication)
 
     def exists(self, topic: str) -> bool:
         with self.gateway() as client:

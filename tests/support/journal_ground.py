@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
-from kafka_replication.targets.journal import Journal, Shelf, key_text
+from kafka_replication.targets.journal import Journal, JournalStorage, key_text
 from kafka_replication.targets.port import TargetSettings
 
 
@@ -18,7 +18,7 @@ def of_target(settings: TargetSettings, **changes: object) -> TargetSettings:
 
 class JournalGround(ABC):
     @abstractmethod
-    def shelf(self, replication: str) -> Shelf: ...
+    def shelf(self, replication: str) -> JournalStorage: ...
 
     def journal(self, replication: str) -> Journal:
         return Journal(self.shelf(replication))

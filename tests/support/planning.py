@@ -74,8 +74,8 @@ def removed(coverage: Sequence[tuple[int, int]], unexplained: Sequence[tuple[int
         target_start=50,
         coverage=Coverage.of(OffsetRange(*pair) for pair in coverage),
         unexplained=Coverage.of(OffsetRange(*pair) for pair in unexplained),
-        again=Coverage(),
-        passed=0,
+        recopy_allowed=Coverage(),
+        watermark_floor=0,
         run_id="run-0",
         time="2030-01-01T00:00:00.000Z",
     )

@@ -214,8 +214,8 @@ class Books(RuleBasedStateMachine):
         if receipt.parts and self.is_whole(receipt) and receipt.parts[0].until < last_end:
             for offset in range(receipt.parts[0].first, receipt.parts[0].until):
                 self.target.log[offset] = (MARKER, 0)
-            middle = self.account.removed.middle.union(Coverage.of([receipt.range]))
-            self.change(replace(self.account.removed, middle=middle, run_id=STAMP[0], time=STAMP[1]))
+            middle = self.account.removed.lost_above_start.union(Coverage.of([receipt.range]))
+            self.change(replace(self.account.removed, lost_above_start=middle, run_id=STAMP[0], time=STAMP[1]))
 
     @rule(data=st.data(), sets_aside=st.booleans())
     def copy_again(self, data: st.DataObject, sets_aside: bool) -> None:
@@ -261,7 +261,7 @@ class Books(RuleBasedStateMachine):
             assert not self.account.position.left_of(lost), "the next copy goes on behind it"
         else:
             assert before.position == self.account.position
-            accepted = Coverage.of([lost]).subtract(before.removed.again)  # of these a second copy is awaited
+            accepted = Coverage.of([lost]).subtract(before.removed.recopy_allowed)  # of these a second copy is awaited
             assert not accepted.intersection(self.account.pending().union(self.account.missed()))
 
     @precondition(lambda self: self.undecided())

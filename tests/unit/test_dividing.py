@@ -16,7 +16,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.runs import audit_choosing as parts_of_audit
 from kafka_replication.runs.audit_choosing import PART_BYTES, PART_OFFSETS, parts
-from kafka_replication.runs.audit_tasks import Named, divided
+from kafka_replication.runs.audit_tasks import AuditedPart, divided
 from kafka_replication.spark.jobs import AUDITED
 from kafka_replication.verification.auditing import LISTED, Audited, Findings, Sample, Size, Stretch, drawn
 from kafka_replication.verification.matching import Difference, Kind
@@ -113,7 +113,7 @@ def test_a_target_partition_is_read_in_parts_each_claim_and_each_offset_between_
         owner: Coverage.of(OffsetRange(n, n + 1) for n, one in enumerate(owners) if one == owner) for owner in owners
     }
     chunk = receipt(0, 1, (0, 1))
-    here = [Named((KEY, 1, owner, 0), offsets, chunk) for owner, offsets in own.items() if owner]
+    here = [AuditedPart((KEY, 1, owner, 0), offsets, chunk) for owner, offsets in own.items() if owner]
     with mock.patch.object(parts_of_audit, "PART_OFFSETS", most):
         found = list(divided(here, log))
     wanted = [[one for one in some if one.receipt] for some, _ in found]

@@ -89,8 +89,8 @@ def view(*handled: Handled, again: Coverage | None = None) -> LedgerView:
         target_start=0,
         coverage=Coverage(),
         unexplained=Coverage(),
-        again=again,
-        passed=0,
+        recopy_allowed=again,
+        watermark_floor=0,
         run_id="backfill-1",
         time=AGAIN.time,
     )

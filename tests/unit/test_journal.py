@@ -17,7 +17,7 @@ from kafka_replication.model.errors import LedgerUnreadable, Unreachable
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.targets import journal
-from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, LedgerRecord, Shelf
+from kafka_replication.targets.journal import EXPIRE_SECONDS, Head, Journal, JournalStorage, LedgerRecord
 from kafka_replication.targets.journal_ledger import EntryWriter, JournalLedger
 from tests.conformance.ledger_world import position, receipt
 
@@ -27,8 +27,8 @@ Stored = dict[tuple[str, int, str], LedgerRecord]
 
 
 @dataclass
-class MemoryShelf(Shelf):
-    """A `Shelf` that can be away when it is to remove something."""
+class MemoryShelf(JournalStorage):
+    """A `JournalStorage` that can be away when it is to remove something."""
 
     replication: str = "orders"
     away: bool = False

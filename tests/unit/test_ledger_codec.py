@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import GAP_KINDS, Gap, Ids, Position, Receipt, Transform, Verified
-from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread, UnknownPlacement
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Segment,
+    SpreadEnds,
+    UnknownPlacement,
+)
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.errors import LedgerUnreadable
@@ -59,7 +66,7 @@ BY = st.builds(PartitionedBy, name=TEXT, hash=TEXT, partitions=st.just(3))
 PARTS = st.lists(
     st.builds(Part, partition=NUMBER, offsets=COVERAGES.filter(bool), count=OFFSET, digest=TEXT), max_size=3
 ).map(tuple)
-SPREADS = st.builds(Spread, BY, st.tuples(OFFSET, OFFSET, OFFSET))
+SPREADS = st.builds(SpreadEnds, BY, st.tuples(OFFSET, OFFSET, OFFSET))
 ANY_POSITION = st.builds(
     Position,
     generation=OFFSET,

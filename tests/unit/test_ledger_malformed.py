@@ -122,7 +122,7 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 OPTIONAL = {
     "position": {"quarantined", "skipped", "spread", "transform", "delivery"},
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "superseded"},
-    "removed": {"middle", "target_starts"},
+    "removed": {"lost_above_start", "target_starts"},
     "handled": {"given_back", "number"},
     "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates", "promise", "superseded"},
 }

@@ -17,7 +17,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey,
 from kafka_replication.verification.digests import DIGEST_KIND, Digest
 from kafka_replication.verification.matching import Seen, Sent
 from kafka_replication.verification.read_back import DeliveryTask, near_to, verify_delivery
-from kafka_replication.verification.verify import Judged, PartDigest, Sides, VerifyResult
+from kafka_replication.verification.verify import PartDigest, ReceiptFinding, Sides, VerifyResult
 
 KEY = PartitionKey("unit", TopicPartition("orders", 0), "orders")
 CHUNK = 10
@@ -115,8 +115,8 @@ def receipt(chunk: int, segment: Segment, after: int) -> Receipt:
     )
 
 
-def judged(chunk: int, lost: int = 0, duplicates: int = 0) -> Judged:
-    return Judged(range=OffsetRange(chunk * CHUNK, (chunk + 1) * CHUNK), lost=lost, duplicates=duplicates)
+def judged(chunk: int, lost: int = 0, duplicates: int = 0) -> ReceiptFinding:
+    return ReceiptFinding(range=OffsetRange(chunk * CHUNK, (chunk + 1) * CHUNK), lost=lost, duplicates=duplicates)
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "leader_ack", "fire_and_forget"])

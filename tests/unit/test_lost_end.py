@@ -10,7 +10,7 @@ import pytest
 
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Removed, Verified
-from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, SpreadEnds
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.choices import PartitionedBy
@@ -165,7 +165,7 @@ def test_chunks_that_another_target_partition_still_shows_are_told() -> None:
         receipt(20, 30, placement=spread((0, 16, 26))),
     ]
     view = ledger()
-    moved = replace(view.positions[KEY], spread=Spread(BY_KEY, (26, 6)))
+    moved = replace(view.positions[KEY], spread=SpreadEnds(BY_KEY, (26, 6)))
     view = replace(view, positions={KEY: moved})
     taken = take_back(view[KEY], read(chunks), {0: 11}, STAMP)
     assert (str(taken.offsets), str(taken.standing)) == ("[10, 30)", "[10, 20)")
@@ -223,7 +223,7 @@ def test_what_retention_removed_is_not_copied_twice() -> None:
     view = ledger(removed={KEY: entry})
     now = after(view, take_back(view[KEY], read(CHUNKS), {0: 30}, STAMP).change)
     assert str(now.removed[KEY].coverage) == str(now.removed[KEY].unexplained) == "[0, 20)"
-    assert str(now.removed[KEY].again) == "[20, 30)"
+    assert str(now.removed[KEY].recopy_allowed) == "[20, 30)"
 
 
 def planned(copy: OffsetRange | None, missed: Coverage = Coverage()) -> Plan:  # noqa: B008
@@ -324,7 +324,7 @@ def test_a_last_record_is_in_doubt_once_the_leader_epoch_is_another_one() -> Non
     assert in_doubt(KEY, seen, {0: 7}) == {} and in_doubt(KEY, seen, {0: 8}) == {0: 32}
     assert in_doubt(KEY, replace(seen, target_end=0), {0: 8}) == {}
     by = PartitionedBy(name="by_key", hash="h", partitions=3)
-    spread = seen_in(KEY, replace(position, spread=Spread(by, (5, 0, 9))), {0: 7, 2: 7})
+    spread = seen_in(KEY, replace(position, spread=SpreadEnds(by, (5, 0, 9))), {0: 7, 2: 7})
     assert in_doubt(KEY, spread, {0: 7, 1: 9, 2: 8}) == {2: 9}
 
 
@@ -358,7 +358,7 @@ def test_a_last_record_that_is_missing_is_lost_if_it_was_ours(
 
 def test_where_another_source_partition_may_have_a_newer_record_of_the_key_compaction_explains_all() -> None:
     view, by = ledger(), PartitionedBy(name="by_key", hash="h", partitions=1)
-    shared = replace(view.positions[KEY], spread=Spread(by, (32,)))
+    shared = replace(view.positions[KEY], spread=SpreadEnds(by, (32,)))
     assert proven_lost(replace(view, positions={KEY: shared})[KEY], read(CHUNKS), {0: 32}, {}) == {0}
     compacted = {"cleanup.policy": "compact", "delete.retention.ms": "86400000000000"}
     assert proven_lost(replace(view, positions={KEY: shared})[KEY], read(CHUNKS), {0: 32}, compacted) == set()

@@ -19,7 +19,7 @@ from kafka_replication.kafka.partitioner import partitioner
 from kafka_replication.kafka.producers import SendWindow
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Removed
-from kafka_replication.ledger.placement import KafkaPartitions, Part, Spread
+from kafka_replication.ledger.placement import KafkaPartitions, Part, SpreadEnds
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import PartitionedBy, Partitioning
@@ -75,7 +75,7 @@ POSITION = Position(
     start=0,
     next_offset=20,
     coverage=covered((0, 20)),
-    spread=Spread(BY, (13, 9, 3)),
+    spread=SpreadEnds(BY, (13, 9, 3)),
 )
 VIEW = LedgerView({KEY: POSITION})
 
@@ -133,10 +133,10 @@ def test_a_chunk_moves_the_ends_of_its_partitions_alone() -> None:
         leader_epoch=None,
     )
     moved = chunk.moved(POSITION)
-    assert moved.spread == Spread(BY, (13, 32, 3)) and moved.target_end == 0
+    assert moved.spread == SpreadEnds(BY, (13, 32, 3)) and moved.target_end == 0
     more = replace(BY, partitions=5)
     grown = replace(chunk, placement=KafkaPartitions(more, (part(4, (0, 2)),))).moved(POSITION)
-    assert grown.spread == Spread(more, (13, 9, 3, 0, 2))
+    assert grown.spread == SpreadEnds(more, (13, 9, 3, 0, 2))
     shared = replace(BY, name="keep")
     kept = replace(chunk, placement=KafkaPartitions(shared, (part(1, (30, 32)),)))
     assert kept.moved(replace(POSITION, spread=None)).target_end == 32
@@ -146,7 +146,7 @@ def test_a_receipt_beyond_the_position_contradicts_it() -> None:
     stored = tuple(StoredReceipt(number, one) for number, one in enumerate(CHUNKS))
     read = Receipts(stored={KEY: stored}, since={KEY: 0}, log_starts={KEY.ledger_partition: 0}, ends={})
     assert VIEW[KEY].contradictions_in(read) == []
-    short = replace(POSITION, spread=Spread(BY, (13, 8, 3)))
+    short = replace(POSITION, spread=SpreadEnds(BY, (13, 8, 3)))
     (text,) = LedgerView({KEY: short})[KEY].contradictions_in(read)
     assert "a receipt ends at offset 9 of orders-1, but the position says 8" in text
 

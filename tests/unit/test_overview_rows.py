@@ -70,7 +70,7 @@ def test_the_worst_alert_is_the_one_that_is_shown() -> None:
     [
         (replace(SEEN, newest=run("failed", finished_at=NOW)), "run run-1 failed", "run again", NOW),
         (replace(SEEN, newest=run("planned")), "run run-1 died", "the log", NOW),
-        (Seen(standing=Standing(replication="orders-dr")), "nobody has looked", "replications.watch", None),
+        (Seen(standing=Standing(replication="orders-dr")), "has not checked it yet", "replications.watch", None),
         (
             replace(SEEN, standing=replace(STANDING, at=NOW - 2 * OLD)),
             "ten minutes",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.config import PipelineDefinition
 from kafka_replication.config.sections import Policy
-from kafka_replication.copying.pipeline import Piped, Pipeline, load
+from kafka_replication.copying.pipeline import Pipeline, PipelineWriter, load
 from kafka_replication.copying.sink import Record, RefusedAt, Screen
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC, Origin, readable
 from kafka_replication.ledger.entries import FailedRecord, Ids, Receipt
@@ -220,12 +220,12 @@ class Log:
 
 def test_a_refusal_is_about_so_many_source_records() -> None:
     """The copier halves the number of source records that it reads, not that of their outputs."""
-    piped = Piped(pipeline(transform=(f"{USER}:doubling",)), ORIGIN, Log(refused=2))
+    piped = PipelineWriter(pipeline(transform=(f"{USER}:doubling",)), ORIGIN, Log(refused=2))
     piped.write([record(0, b"k3"), record(1, b"k0"), record(2, b"k3")])
     with pytest.raises(RefusedAt) as refused:
         piped.finish()
     assert (refused.value.offset, refused.value.among) == (None, 3)
-    alone = Piped(pipeline(transform=(f"{USER}:doubling",)), ORIGIN, Log(refused=2))
+    alone = PipelineWriter(pipeline(transform=(f"{USER}:doubling",)), ORIGIN, Log(refused=2))
     alone.write([record(2, b"k3")])
     with pytest.raises(RefusedAt) as refused:
         alone.finish()
@@ -234,7 +234,7 @@ def test_a_refusal_is_about_so_many_source_records() -> None:
 
 def test_what_a_step_fails_on_or_the_target_does_not_take_is_set_aside_as_it_was_read() -> None:
     log = Log(policy="quarantine", unwanted=frozenset({b"k2"}))
-    piped = Piped(pipeline(filter="value.n > `0`", transform=(f"{USER}:masked",)), ORIGIN, log)
+    piped = PipelineWriter(pipeline(filter="value.n > `0`", transform=(f"{USER}:masked",)), ORIGIN, log)
     card = b'{"n": 1, "card": "1"}'
     good, filtered = (1, 5, b"k1", card, None), (2, 5, b"k1", b'{"n": 0}', None)
     unwanted, failing = (3, 5, b"k2", card, None), (4, 5, b"k1", b'{"n": 1}', None)
@@ -275,7 +275,7 @@ def test_the_arithmetic_adds_up(
         records.append((offset + hole, *fields))
         offset += hole + 1
     range_, log = OffsetRange(0, offset + after + 1), Log()
-    piped = Piped(pipeline(exclude_from=excluded, filter=expression, transform=tuple(names)), ORIGIN, log)
+    piped = PipelineWriter(pipeline(exclude_from=excluded, filter=expression, transform=tuple(names)), ORIGIN, log)
     for first in range(0, len(records), 7):
         piped.write(records[first : first + 7])
     placement = piped.finish()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.entries import ONE_WRITER, Position
-from kafka_replication.ledger.placement import Spread
+from kafka_replication.ledger.placement import SpreadEnds
 from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.trouble import Trouble
@@ -31,7 +31,7 @@ from tests.support.planning import (
 
 def spread(name: str, *ends: int) -> Position:
     by = PartitionedBy(name=name, hash="", partitions=len(ends))
-    return replace(position(40), target_end=0, spread=Spread(by, ends))
+    return replace(position(40), target_end=0, spread=SpreadEnds(by, ends))
 
 
 CONTRADICTS = (

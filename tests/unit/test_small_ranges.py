@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.spark import small_ranges
 from kafka_replication.spark.jobs import LARGEST_BUNDLE, SMALL, RangeResult, RangeTask, bundles, longest_first
-from kafka_replication.spark.small_ranges import ATTEMPTS, Together, frugal
+from kafka_replication.spark.small_ranges import ATTEMPTS, BundleWorker, frugal
 from tests.support.jobs import job_with, reading
 from tests.support.waiting import SAFETY
 
@@ -73,7 +73,7 @@ def test_each_thread_keeps_its_tools_for_the_next_bundle() -> None:
         made.append(object())
         return made[-1]
 
-    together = Together(3, tools, work_on)
+    together = BundleWorker(3, tools, work_on)
     for _ in range(4):
         assert [result.key.source.partition for result in together.work([task(n) for n in range(6)])] == list(range(6))
     assert len(made) == 3
@@ -89,7 +89,7 @@ def test_one_that_takes_long_is_stopped_and_those_behind_it_are_not_begun() -> N
             assert stop.wait(SAFETY)
         return done(one)
 
-    together = Together(1, lambda stop: stop, work_on)
+    together = BundleWorker(1, lambda stop: stop, work_on)
     results = together.work([task(number) for number in range(4)], quiet=0.05)
     assert begun == [0, 1] and [result.key.source.partition for result in results] == [0, 1]
     assert len(together.work([task(2), task(3)])) == 2
@@ -103,7 +103,7 @@ def test_one_that_never_ends_holds_no_result_back() -> None:
             assert hung.wait(SAFETY)
         return done(one)
 
-    together = Together(2, lambda stop: stop, work_on)
+    together = BundleWorker(2, lambda stop: stop, work_on)
     try:
         results = together.work([task(number) for number in range(4)], quiet=0.05, to_end=0.05)
         assert sorted(result.key.source.partition for result in results) == [0, 2, 3]
@@ -129,7 +129,7 @@ def test_a_signal_stops_the_threads_before_it_ends_the_process(monkeypatch: pyte
 
     monkeypatch.setattr(small_ranges, "wait", leave)
     with pytest.raises(SystemExit):
-        Together(2, lambda stop: stop, work_on).work([task(0), task(1)])
+        BundleWorker(2, lambda stop: stop, work_on).work([task(0), task(1)])
     assert stopped == [True, True]
 
 

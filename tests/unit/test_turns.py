@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kafka_replication.copying.engine import LEAST, CopyEngine, HandOver, OnlyAsStored, Turns
+from kafka_replication.copying.engine import LEAST, CopyEngine, EngineTurns, HandOver, OnlyAsStored
 
 BATCH, RECORD, EXACT = (cast(CopyEngine, name) for name in ("batch", "record", "exact"))
 
 
-def turns(**more: Any) -> Turns:
-    return Turns(**{"engine": BATCH, "fallback": RECORD, "exact": lambda: EXACT, **more})
+def turns(**more: Any) -> EngineTurns:
+    return EngineTurns(**{"engine": BATCH, "fallback": RECORD, "exact": lambda: EXACT, **more})
 
 
 def test_without_a_hand_over_one_engine_copies_all() -> None:

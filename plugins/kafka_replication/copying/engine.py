@@ -179,20 +179,20 @@ class CopyEngine(Protocol):
         """A new reader, with connections of its own."""
 
 
-class Chosen(NamedTuple):
+class ChosenEngine(NamedTuple):
     """An engine, and the reason why an earlier choice is not possible; empty if it is the first choice."""
 
     engine: CopyEngine
     why: str = ""
 
 
-def choose(engines: Sequence[CopyEngine], task: CopyTask, sink: Sink) -> Chosen:
+def choose(engines: Sequence[CopyEngine], task: CopyTask, sink: Sink) -> ChosenEngine:
     """The first engine that supports the range. Raises Refused, which names the reason of every engine."""
     reasons = list[str]()
     for engine in engines:
         reason = engine.supports(task, sink)
         if reason is None:
-            return Chosen(engine, "; ".join(reasons))
+            return ChosenEngine(engine, "; ".join(reasons))
         log.info("%s %s: engine %s cannot copy it: %s", task.key.source, task.range, engine.name, reason)
         reasons.append(reason)
     named = "; ".join(f"{engine.name}: {reason}" for engine, reason in zip(engines, reasons, strict=True))
@@ -257,7 +257,7 @@ Exact = Callable[[], CopyEngine | None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Turns:
+class EngineTurns:
     """``engine`` copies until it hands over to ``fallback``; without a fallback it copies everything. Records that an
     engine would change go to the ``exact`` one, if this range has one. If that cannot copy them either, they are
     refused.

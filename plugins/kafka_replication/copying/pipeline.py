@@ -109,7 +109,7 @@ def load(definition: PipelineDefinition) -> Pipeline | None:
 
 
 @dataclass(slots=True)
-class Piped:
+class PipelineWriter:
     """Stands between the reader of one chunk and its writer: applies the pipeline, and counts the records that are
     written.
 

@@ -17,11 +17,11 @@ from kafka_replication.copying.engine import (
     CopyEngine,
     CopyResult,
     CopyTask,
+    EngineTurns,
     Exact,
     HandOver,
     SourceReader,
     Stop,
-    Turns,
 )
 from kafka_replication.copying.sink import RefusedAt, SetAside, Sink, SinkSession
 from kafka_replication.ledger.entries import Position, Receipt
@@ -75,7 +75,7 @@ class Copier:
     _aside: SetAside = field(init=False)
     _result: CopyResult = field(init=False)
     _size: ChunkSize = field(init=False)
-    _turns: Turns = field(init=False)
+    _turns: EngineTurns = field(init=False)
     _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
     _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
     _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
@@ -88,7 +88,7 @@ class Copier:
         if self.why:
             first = Turn(engine=self.engine.name, range=task.range, why=self.why)
             self._result = self._result.with_turn(first)
-        self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact)
+        self._turns = EngineTurns(engine=self.engine, fallback=self.fallback, exact=self.exact)
         self._aside = SetAside(
             policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
         )
@@ -332,5 +332,6 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
     if lost := lost_before(position, task.range, task.missing):
         raise TargetLost(
             f"{at}: the target has lost {lost} since {task.range} was planned; that has to be copied first",
-            "run again, a backfill after the next other run; in Airflow, clear the task plan of this run",
+            "start the run again; if this is a backfill, let one live run finish first; in Airflow, clear the task plan"
+            " of this run",
         )

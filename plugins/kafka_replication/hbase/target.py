@@ -24,7 +24,7 @@ from kafka_replication.model.errors import GapFound, LedgerUnreadable, NotReady,
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login
 from kafka_replication.model.trouble import Trouble
-from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, LedgerRecord, Shelf
+from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, JournalStorage, LedgerRecord
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.record_store import Aside, Description, Item, RecordStore, Resend
 from kafka_replication.targets.stored_target import StoredTarget
@@ -36,7 +36,7 @@ _NUMBER, _HEAD, _TOKEN, _ENTRY = b"number", b"head", b"token", b"entry"
 _LONG: Final = struct.Struct(">q")
 
 
-class TableShelf(Shelf):
+class TableStorage(JournalStorage):
     def __init__(self, client: Client, replication: str) -> None:
         self.client, self.replication = client, replication
         self.tables, self._scans = Tables(client), Scans(client, TABLE, FAMILY)
@@ -163,7 +163,7 @@ def _record(cells: Cells) -> LedgerRecord:
         ) from None  # which shows what is there
 
 
-class HBaseStore(TableShelf, RecordStore):
+class HBaseStore(TableStorage, RecordStore):
     noun = "row"
     why_not_batches = "HBase stores rows, not Kafka's batches"
     remedies: ClassVar[Mapping[FailureKind, str]] = {

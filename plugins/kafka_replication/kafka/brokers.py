@@ -40,7 +40,7 @@ from kafka_replication.model.times import to_text
 if TYPE_CHECKING:
     from kafka_replication.wire.connection import Connection
     from kafka_replication.wire.login import Security
-    from kafka_replication.wire.transactions import Described
+    from kafka_replication.wire.transactions import TransactionDescription
 
 
 log = logging.getLogger(__name__)
@@ -311,7 +311,7 @@ def _written(admin: AdminClient, at: TopicPartition, producer: int, begins: int)
     return Coverage.of(written)
 
 
-def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[int, int, Described | None]]:
+def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[int, int, TransactionDescription | None]]:
     """Each producer with an open transaction in the partition: its id, the offset where that begins, and what the
     coordinator says of it.
     """
@@ -321,7 +321,7 @@ def _open_in(admin: AdminClient, partition: TopicPartition) -> Iterator[tuple[in
 
     cluster = admin.list_topics(partition.topic, timeout=ANSWER)
 
-    def described(producer: int) -> Described | None:
+    def described(producer: int) -> TransactionDescription | None:
         away: ReplicationError | None = None
         for number, broker in cluster.brokers.items():
             try:
@@ -346,7 +346,7 @@ def _leader(admin: AdminClient, at: TopicPartition) -> Connection:
     return _connect(admin, str(leader.host), int(leader.port), ANSWER)
 
 
-def _text(described: Described, producer: int, abort: str) -> str:
+def _text(described: TransactionDescription, producer: int, abort: str) -> str:
     whose = replication_of(described.transactional_id)
     owner = f"replication {whose}" if whose else "none of our replications"
     text = (

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CHUNK_BYTES, OnlyAsStored
-from kafka_replication.copying.pipeline import Piped
+from kafka_replication.copying.pipeline import PipelineWriter
 from kafka_replication.copying.sink import Record, RecordWriter, RefusedAt, Screen
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.consumer_pool import Pace
@@ -70,7 +70,7 @@ class ChunkReader:
     def __post_init__(self) -> None:
         self.at, self.position = self.source.at, self.left.from_
 
-    def read(self, writer: RecordWriter | Piped) -> None:
+    def read(self, writer: RecordWriter | PipelineWriter) -> None:
         """Pass the records to the writer in batches. Raises RefusedAt for a record that cannot be copied unchanged,
         GapFound, Stalled, OutOfTime, NoProgress, and the errors of the writer.
         """
@@ -103,7 +103,7 @@ class ChunkReader:
                 step = max(LEAST_STEP, step // 2) if took > LONG else min(MOST_STEP, 2 * step)
                 self.pace.spend(self.seen.bytes - before)
 
-    def _take(self, step: int, writer: RecordWriter | Piped) -> tuple[list[Record], bool]:
+    def _take(self, step: int, writer: RecordWriter | PipelineWriter) -> tuple[list[Record], bool]:
         """Pending records until the chunk has ``step`` bytes, and whether the chunk is full or the range has ended.
 
         Most of the processor time of reading is spent here: hence local names, and only one Python call for an
@@ -171,7 +171,7 @@ class ChunkReader:
             raise OnlyAsStored(failure.offset + 1, f"the record at offset {failure.offset}: {failure.reason}")
         return True
 
-    def _set_aside(self, writer: RecordWriter | Piped, record: Record, failure: Failure) -> None:
+    def _set_aside(self, writer: RecordWriter | PipelineWriter, record: Record, failure: Failure) -> None:
         """Raises RefusedAt if nothing is set aside."""
         if writer.screen is not None:
             writer.set_aside(record, failure)

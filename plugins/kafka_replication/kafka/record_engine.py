@@ -15,8 +15,8 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.engine import Chosen, Chunk, CopyEngine, CopyTask, choose
-from kafka_replication.copying.pipeline import Piped, Pipeline
+from kafka_replication.copying.engine import ChosenEngine, Chunk, CopyEngine, CopyTask, choose
+from kafka_replication.copying.pipeline import Pipeline, PipelineWriter
 from kafka_replication.copying.sink import RecordWriter, Sink, SinkSession
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
@@ -169,7 +169,7 @@ class RecordReader:
         )
         self._pace.wait()
         writer = target.begin()
-        piped = None if self._pipeline is None else Piped(self._pipeline, self._origin, writer)
+        piped = None if self._pipeline is None else PipelineWriter(self._pipeline, self._origin, writer)
         if piped is None:
             with without_gc():
                 self._read(chunk, writer)
@@ -195,7 +195,7 @@ class RecordReader:
         self._sound = self._next is not None
         return copied
 
-    def _read(self, chunk: ChunkReader, writer: RecordWriter | Piped) -> None:
+    def _read(self, chunk: ChunkReader, writer: RecordWriter | PipelineWriter) -> None:
         """Read a chunk. What lies before a batch that cannot be read is a chunk of its own."""
         chunk.read(writer)
         self._next = None if chunk.stopped else chunk.position
@@ -280,7 +280,7 @@ def engine_for(
     sink: Sink,
     pipeline: Pipeline | None = None,
     deadline: Deadline = NEVER,
-) -> Chosen:
+) -> ChosenEngine:
     """The engine that `copy.engine` names, or the record engine if that one does not support the range. For `auto` that
     is the batch engine, but for a short range, and where its packages are not installed.
     """
@@ -308,8 +308,8 @@ def exact_for(
     pipeline: Pipeline | None = None,
     deadline: Deadline = NEVER,
 ) -> CopyEngine | None:
-    """The batch engine, for few records that the client of the record engine would change, however fast it is; None if
-    it cannot copy to this target. Raises Unreachable.
+    """The batch engine, for records that the client of the record engine would change (header bytes, for example), even
+    where it is slower; None if it cannot copy to this target. Raises Unreachable.
     """
     insisting = settings.model_copy(update={"engine": BATCH})
     try:

@@ -87,7 +87,7 @@ class KafkaSession(ABC):
         # So that the rest of a chunk is acknowledged soon after its time (`Copy.chunk_seconds`) is over.
         self._window = SendWindow(settings.chunk_seconds / 4)
         self._writer: ChunkWriter | BatchProducer | None = None  # of the open chunk; None: it is committed
-        self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
+        self._after: int | None = None  # the first target offset that no receipt accounts for yet
         self._make_producers()
 
     @abstractmethod

@@ -146,7 +146,7 @@ def _sources(
     only: Collection[str],
     known: Collection[TopicPartition],
     patience: offsets.Patience,
-) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
+) -> tuple[topics.ExistingTopics, dict[str, Topic], dict[str, Topic]]:
     """The source's description of the selected topics, those that exist or may exist, and those that do not."""
     # A list of all topics leaves out those that the client may not describe. So topics that the file names, or that
     # were replicated before, are requested by name: the answer distinguishes a missing topic from a missing right.
@@ -183,7 +183,7 @@ def candidates(replication: Replication, source: AdminClient) -> set[str]:
     return {*named, *(topics.names(source) if len(named) < len(entries) else ())}
 
 
-def _rights(side: Side, described: topics.Described) -> frozenset[Right]:
+def _rights(side: Side, described: topics.ExistingTopics) -> frozenset[Right]:
     return frozenset(
         Right(side=side, operation=operation, resource=Resource.TOPIC, name=name)
         for name, operations in described.denied.items()

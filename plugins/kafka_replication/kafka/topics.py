@@ -52,7 +52,7 @@ _USUAL = offsets.Patience()
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ExistingTopics:
     """Those of some ``topics`` that exist; and the operations that the brokers deny this client, as far as they show
     it: ``Read``, ``Write`` and ``Alter`` for topics that exist, or if all three are denied; ``DescribeConfigs`` always;
     ``Create`` for topics that exist.
@@ -242,7 +242,7 @@ def _ask_configs(
     return _ask(admin, topics[0], lambda seconds: admin.describe_configs(resources, request_timeout=seconds))
 
 
-def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> Described:
+def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> ExistingTopics:
     """Those of ``topics`` that exist, with the offsets of every partition. Unknown parts have a `Trouble`."""
     wanted = set(topics)
     described, failed = _describe_each(admin, wanted, rights=True)
@@ -262,7 +262,7 @@ def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patien
     }
     for name in _denied_ones(unreadable) | unshown:
         denied[name] = denied.get(name, frozenset()) | {Operation.DESCRIBE_CONFIGS}
-    return Described(existing | {name: without_description(name, problems[name]) for name in failed}, denied)
+    return ExistingTopics(existing | {name: without_description(name, problems[name]) for name in failed}, denied)
 
 
 def _denied_ones(errors: Mapping[str, ReplicationError]) -> set[str]:

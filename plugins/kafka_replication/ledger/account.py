@@ -67,26 +67,26 @@ class Account:
 
     def unproven(self) -> Coverage:
         """The offsets that were copied, but whose verification was given up by approval."""
-        return Coverage.of(gap.range for gap in self.gaps if gap.copied).subtract(self.removed.again)
+        return Coverage.of(gap.range for gap in self.gaps if gap.copied).subtract(self.removed.recopy_allowed)
 
     def gone(self) -> Coverage:
         """The offsets that were on the target once and are not there now."""
-        return self.removed.coverage.union(self.removed.middle).union(self._not_again())
+        return self.removed.coverage.union(self.removed.lost_above_start).union(self._not_again())
 
     def missed(self) -> Coverage:
         """The part of `gone` that neither the target's retention explains nor an approval accepts.
 
         What was not read back before it was gone is missed in any case: nothing says that it was there.
         """
-        missed = self.removed.unexplained.union(self.removed.middle).subtract(self.unproven())
+        missed = self.removed.unexplained.union(self.removed.lost_above_start).subtract(self.unproven())
         return missed.union(self.gone_unverified()).union(self._not_again())
 
     def gone_unverified(self) -> Coverage:
         """The offsets that were gone from the target before they were read back."""
-        return self.removed.coverage.union(self.removed.middle).intersection(self.pending())
+        return self.removed.coverage.union(self.removed.lost_above_start).intersection(self.pending())
 
     def _not_again(self) -> Coverage:
-        return self.removed.again.subtract(self.position.coverage)
+        return self.removed.recopy_allowed.subtract(self.position.coverage)
 
     def verified_or_waived(self) -> Coverage:
         """The offsets that the watermark may pass: read back and equal, or given up by approval."""
@@ -114,7 +114,7 @@ class Account:
 
     def watermark(self) -> int:
         """The offset at which the watermark may stand: the end of the contiguous verified coverage."""
-        return self.verified_or_waived().contiguous_end(max(self.position.start, self.removed.passed))
+        return self.verified_or_waived().contiguous_end(max(self.position.start, self.removed.watermark_floor))
 
     def decided(self, state: str) -> Coverage:
         """The offsets that are set aside now, and decided about so; see `Handled`."""
@@ -184,7 +184,7 @@ class Account:
         if coverage.contiguous_end(next_) != next_:
             last = coverage.contiguous_end(next_) - 1
             yield f"the position's next offset is {next_}, but its coverage has {last}, too"
-        passed = coverage.union(self.removed.again)
+        passed = coverage.union(self.removed.recopy_allowed)
         if holes := Coverage(passed.missing_from(OffsetRange(start, next_))):
             yield f"the position's next offset is {next_}, but its coverage lacks {holes}"
         if more := self.verified.coverage.subtract(coverage):

@@ -19,7 +19,7 @@ from kafka_replication.ledger.placement import (
     NewestByKey,
     Part,
     Placement,
-    Spread,
+    SpreadEnds,
     chooser_of,
     ends_of,
     newest_of,
@@ -66,7 +66,7 @@ class Position(LedgerEntry):
     quarantined: Number = 0  # records of this generation that its receipts call so, also those handled since
     skipped: Number = 0
     transform: Transform | None = None  # of the chunk that was copied last
-    spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
+    spread: SpreadEnds | None = None  # where several target partitions have our records; target_end means nothing then
     # Leader epochs of the partitions of `ends`; -1 is not known. No part of what was copied: the session adds it.
     target_epochs: tuple[int, ...] | None = field(default=None, compare=False)
     extra: Extra = field(default_factory=dict, hash=False)
@@ -118,7 +118,7 @@ class Position(LedgerEntry):
         """This position after a chunk was placed there. `adding` has moved ``target_end``."""
         if (by := chooser_of(placement)) is None:
             return self
-        before, parts = self.spread or Spread.nothing(by), parts_of(placement, "a chunk")
+        before, parts = self.spread or SpreadEnds.nothing(by), parts_of(placement, "a chunk")
         return replace(self, spread=before.with_(by, ends_of(parts)))
 
     def ends(self, partition: int) -> Mapping[int, int]:
@@ -226,20 +226,22 @@ class Removed(LedgerEntry):
 
     KIND = "removed"
     FORMAT = 1
-    OPTIONAL = frozenset({"middle", "taken_back", "taken_back_at", "target_starts"})
+    OPTIONAL = frozenset({"lost_above_start", "taken_back", "taken_back_at", "target_starts"})
 
     generation: Number
     target_start: Number = 0  # the target's log start up to which ``coverage`` is known
     coverage: JsonCoverage = field(default_factory=Coverage)  # source offsets of these copies, but those given back
     # the part of ``coverage`` that the target's retention does not explain
     unexplained: JsonCoverage = field(default_factory=Coverage)
-    again: JsonCoverage = field(default_factory=Coverage)  # source offsets given back: only a second copy counts
-    passed: Number = 0  # the watermark may stand here, although offsets below it were given back
+    recopy_allowed: JsonCoverage = field(default_factory=Coverage)  # source offsets of which only a second copy counts
+    watermark_floor: Number = 0  # the watermark may stand here, although offsets below it were given back
     run_id: str = ""
     time: str = ""  # RFC 3339 UTC
     receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
-    middle: JsonCoverage = field(default_factory=Coverage)  # more of them, whose copies lay above its log start
+    lost_above_start: JsonCoverage = field(
+        default_factory=Coverage
+    )  # more of them: their copies lay above its log start
     taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
     taken_back_at: str = ""  # when the last of them was, RFC 3339 UTC
     extra: Extra = field(default_factory=dict, hash=False)

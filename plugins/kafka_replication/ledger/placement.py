@@ -160,7 +160,7 @@ JsonPlacement = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadEnds:
     """The reach of one source partition's records in each partition of the target topic.
 
     ``ends`` has one past our highest offset in each of them, 0 without a record.
@@ -175,13 +175,13 @@ class Spread:
         if len(self.ends) != self.by.partitions or any(not 0 <= end <= MAX_OFFSET for end in self.ends):
             raise ValueError(f"not the ends of {self.by.partitions} partitions: {self.ends}")
 
-    def with_(self, by: PartitionedBy, ends: Mapping[int, int]) -> Spread:
+    def with_(self, by: PartitionedBy, ends: Mapping[int, int]) -> SpreadEnds:
         """The same after records were written by ``by`` up to ``ends``, by partition."""
         before = (*self.ends, *(0 for _ in range(by.partitions - len(self.ends))))
-        return Spread(by, tuple(max(end, ends.get(number, 0)) for number, end in enumerate(before)))
+        return SpreadEnds(by, tuple(max(end, ends.get(number, 0)) for number, end in enumerate(before)))
 
     @classmethod
-    def nothing(cls, by: PartitionedBy) -> Spread:
+    def nothing(cls, by: PartitionedBy) -> SpreadEnds:
         return cls(by, (0,) * by.partitions)
 
 

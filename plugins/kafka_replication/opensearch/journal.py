@@ -14,7 +14,7 @@ import xxhash
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError
 from kafka_replication.opensearch.client import Answer, Client, path
 from kafka_replication.opensearch.searches import hits, refresh
-from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, LedgerRecord, Shelf
+from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, JournalStorage, LedgerRecord
 
 INDEX: Final = LEDGER_PLACE
 PAGE = 1_000
@@ -33,7 +33,7 @@ _NO_NEWER: Final = {"version_type": "external_gte"}  # deletes no entry with a h
 BLOCKS = frozenset(f"index.blocks.{name}" for name in ("read_only", "read_only_allow_delete", "write"))
 
 
-class IndexShelf(Shelf):
+class IndexShelf(JournalStorage):
     def __init__(self, client: Client, replication: str) -> None:
         self.client, self.replication = client, replication
 

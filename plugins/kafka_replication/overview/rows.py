@@ -191,7 +191,7 @@ def _trouble(seen: Seen, causes: Sequence[OpenCause], state: State, now: datetim
     if state is not State.UNSEEN:
         return "", "", None
     if looked_at is None:
-        return "nobody has looked at it yet, so no alert comes", _LOOK, None
+        return "`watch` has not checked it yet, so no alert can be sent", _LOOK, None
     if is_old(looked_at, now):
         return "nobody has looked at it for ten minutes, so its numbers are old and no alert comes", _LOOK, looked_at
     remedy = "see which partition has no lag; `kafka-replication check FILE` asks both clusters and names the reason"

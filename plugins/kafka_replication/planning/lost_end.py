@@ -28,8 +28,7 @@ class NotProven(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenBack:
     """The change after which these source offsets are to be copied again, and the one ``back`` to all entries as they
-    were. ``standing`` offsets must not be copied again: their chunks also lie in target partitions that still show
-    them.
+    were. ``standing`` offsets must not be copied again: other target partitions still show a part of their chunks.
     """
 
     offsets: Coverage

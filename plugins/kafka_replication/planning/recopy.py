@@ -32,7 +32,7 @@ def to_copy_again(account: Account, receipts: Collection[Receipt], wanted: Offse
     """
     entry = account.removed
     # Without its receipt nothing shows any more where a copy stood.
-    middle = entry.middle.intersection(Coverage.of(receipt.range for receipt in receipts))
+    middle = entry.lost_above_start.intersection(Coverage.of(receipt.range for receipt in receipts))
     gone = entry.coverage.union(middle).intersection(account.position.coverage)
     # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
     retried = account.decided("retried")
@@ -47,13 +47,14 @@ def to_copy_again(account: Account, receipts: Collection[Receipt], wanted: Offse
 def is_gone(receipt: Receipt, entry: Removed) -> bool:
     """True if all records of the chunk were removed. A chunk without records has no record that can be removed."""
     return bool(receipt.parts) and (
-        entry.middle.contains(receipt.range) or all(part.until <= entry.start(part.partition) for part in receipt.parts)
+        entry.lost_above_start.contains(receipt.range)
+        or all(part.until <= entry.start(part.partition) for part in receipt.parts)
     )
 
 
 def is_gone_in_part(receipt: Receipt, entry: Removed) -> bool:
     return not is_gone(receipt, entry) and (
-        bool(entry.middle.within(receipt.range))
+        bool(entry.lost_above_start.within(receipt.range))
         or any(records_below(part, entry.start(part.partition)) for part in receipt.parts)
     )
 
@@ -93,7 +94,7 @@ def give_back(
             deleted += [receipt for receipt in cut if receipt.range == remainder.chunk]
             new += remainder.receipts
             # What the target shows again is not gone.
-            entry = replace(entry, middle=entry.middle.subtract(Coverage.of([remainder.chunk])))
+            entry = replace(entry, lost_above_start=entry.lost_above_start.subtract(Coverage.of([remainder.chunk])))
     changed = without(account, offsets, deleted, entry, stamp)
     begins = {receipt.range.from_ for remainder in remainders for receipt in remainder.receipts}
     # A receipt is replaced by one that begins where it does: to delete it would delete that one.
@@ -114,9 +115,9 @@ def without(
         entry,
         coverage=entry.coverage.subtract(offsets),
         unexplained=entry.unexplained.subtract(offsets),
-        middle=entry.middle.subtract(offsets),
-        again=entry.again.union(offsets),
-        passed=max(entry.passed, account.watermark()),
+        lost_above_start=entry.lost_above_start.subtract(offsets),
+        recopy_allowed=entry.recopy_allowed.union(offsets),
+        watermark_floor=max(entry.watermark_floor, account.watermark()),
         run_id=run_id,
         time=time,
     )

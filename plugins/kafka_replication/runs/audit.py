@@ -78,13 +78,13 @@ def _note(run: LeasedRun, found: Mapping[PartitionKey, PartitionAudit]) -> dict[
         receipts = run.clusters.ledger.receipts(dict.fromkeys(found))
         noted = {key: offsets for key, result in found.items() if (offsets := _missing(run, view, receipts, result))}
         new = [
-            (key, replace(entry, middle=entry.middle.union(offsets), run_id=run.run_id, time=now()))
+            (key, replace(entry, lost_above_start=entry.lost_above_start.union(offsets), run_id=run.run_id, time=now()))
             for key, offsets in noted.items()
-            if offsets.subtract((entry := view[key].removed).middle)
+            if offsets.subtract((entry := view[key].removed).lost_above_start)
         ]
         opening.commit({}, {}, new)
     for key, entry in new:
-        log.info("%s: no longer on the target, found by an audit: %s", key, entry.middle)
+        log.info("%s: no longer on the target, found by an audit: %s", key, entry.lost_above_start)
     return noted
 
 

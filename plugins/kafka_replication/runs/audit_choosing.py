@@ -128,7 +128,7 @@ ALL = AuditRequest()
 
 
 @dataclass(slots=True, kw_only=True)
-class Chosen:
+class AuditedChunks:
     """The chunks of one partition that are audited, in source order, and what is known before anything is read.
 
     ``readable`` has the source offsets that can still be read; None if they are not those that were copied.
@@ -156,7 +156,7 @@ class Chosen:
         return receipt.range.from_ in self.reproducible
 
 
-def choose(replication: Replication, sides: Sides, key: PartitionKey, request: AuditRequest) -> Chosen:
+def choose(replication: Replication, sides: Sides, key: PartitionKey, request: AuditRequest) -> AuditedChunks:
     """Choose of one partition. An error is added to its result, and nothing is chosen then."""
     account = sides.view[key]
     position = account.position
@@ -171,7 +171,7 @@ def choose(replication: Replication, sides: Sides, key: PartitionKey, request: A
         lost=listed({key: gaps}),
         verified_by=account.level,
     )
-    chosen = Chosen(key=key, position=position, result=result)
+    chosen = AuditedChunks(key=key, position=position, result=result)
     try:
         wanted = Coverage.of([*ranges, *position.coverage.within(request.range)])
         wanted = wanted.subtract(account.given_up())
@@ -208,7 +208,7 @@ def _expired(replication: Replication, sides: Sides, result: PartitionAudit, wan
     return missing
 
 
-def _check_source(sides: Sides, chosen: Chosen) -> None:
+def _check_source(sides: Sides, chosen: AuditedChunks) -> None:
     key, ids, result = chosen.key, chosen.position.ids, chosen.result
     topic = sides.source.get(key.source.topic)
     if topic is None or (sides.source_cluster, topic.topic_id) != (ids.source_cluster, ids.source_topic):
@@ -221,7 +221,7 @@ def _check_source(sides: Sides, chosen: Chosen) -> None:
             result.errors.append(f"{refusal.what}. Remedy: {refusal.remedy}")
 
 
-def _decide_how(sides: Sides, chosen: Chosen) -> None:
+def _decide_how(sides: Sides, chosen: AuditedChunks) -> None:
     for receipt in chosen.receipts:
         try:
             (record_digest_for if receipt.interleaved else digest_for)(receipt)

@@ -19,7 +19,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition, readable
 from kafka_replication.planning.target_retention import records_below
 from kafka_replication.reporting.audit import PartitionAudit
-from kafka_replication.runs.audit_choosing import AuditRequest, Chosen, Sides, gone, parts
+from kafka_replication.runs.audit_choosing import AuditedChunks, AuditRequest, Sides, gone, parts
 from kafka_replication.verification.auditing import Audit, Audited, Claim, Deliveries, Findings, Size, SpreadChunk
 from kafka_replication.verification.digests import Unit, area_of, claimed, set_aside, units
 from kafka_replication.verification.matching import Difference, Kind
@@ -33,7 +33,7 @@ def name_of(key: PartitionKey, receipt: Receipt, part: Part) -> Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class AuditedPart:
     """A part of a chunk, or of a retry, in one target partition. Its digest is wanted, or only its offsets matter."""
 
     name: Name
@@ -62,7 +62,7 @@ class TargetReading:
     """The tasks, each for a part of a target partition, and then what they found."""
 
     tasks: list[Audit] = field(default_factory=list)
-    named: dict[int, Sequence[Named]] = field(default_factory=dict)  # those of a task's claims, by its id
+    named: dict[int, Sequence[AuditedPart]] = field(default_factory=dict)  # those of a task's claims, by its id
     searched: set[TopicPartition] = field(default_factory=set)  # also what lies between the claims is to be looked at
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     not_searched: set[str] = field(default_factory=set)  # target topics with records of receipts that have expired
@@ -80,7 +80,8 @@ class TargetReading:
 
     def report_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
         """Add the records of nobody that are reported with this partition, or why they could not be looked for: those
-        in the target partition of its number, and with the first of ``keys`` those in further ones.
+        in the target partition of its number. The lowest of ``keys`` also reports those of target partitions without
+        a source.
         """
         key = result.key
         numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}
@@ -98,7 +99,7 @@ class TargetReading:
 
 
 def plan_reading(
-    replication: Replication, sides: Sides, chosen: Sequence[Chosen], request: AuditRequest
+    replication: Replication, sides: Sides, chosen: Sequence[AuditedChunks], request: AuditRequest
 ) -> TargetReading:
     """Decide which target partitions are read so.
 
@@ -141,23 +142,23 @@ def plan_reading(
     return reading
 
 
-def divided(here: Sequence[Named], log: OffsetRange) -> Iterator[tuple[list[Named], OffsetRange]]:
+def divided(here: Sequence[AuditedPart], log: OffsetRange) -> Iterator[tuple[list[AuditedPart], OffsetRange]]:
     """The claims on one partition in parts, each as large as a task may be, with the window of the log that each part
     covers: from its first claim to that of the next one. Earlier claims that reach into a window come with it, their
     digest unwanted there.
     """
     groups = list(parts(sorted(here, key=lambda one: one.first), lambda one: one.size)) or [[]]
     between = (min(max(log.from_, some[0].first), log.until) for some in groups[1:])
-    earlier = list[Named]()
+    earlier = list[AuditedPart]()
     for some, (from_, until) in zip(groups, pairwise([log.from_, *between, log.until]), strict=True):
         earlier = [one for one in earlier if one.offsets.ranges[-1].until > from_]
         yield [*some, *(replace(one, receipt=None) for one in earlier)], OffsetRange(from_, until)
         earlier += some
 
 
-def _named(sides: Sides, chosen: Sequence[Chosen]) -> Mapping[TopicPartition, Sequence[Named]]:
+def _named(sides: Sides, chosen: Sequence[AuditedChunks]) -> Mapping[TopicPartition, Sequence[AuditedPart]]:
     """The parts of all chunks in the target topics that have chunks which lie between those of others."""
-    named: dict[TopicPartition, list[Named]] = {}
+    named: dict[TopicPartition, list[AuditedPart]] = {}
     topics = set[str]()
     for one in chosen:
         key, topic = one.key, sides.target.get(one.key.target_topic)
@@ -169,13 +170,13 @@ def _named(sides: Sides, chosen: Sequence[Chosen]) -> Mapping[TopicPartition, Se
             wanted = wanted and receipt.range.from_ in asked
             for part in receipt.parts:
                 at = TopicPartition(key.target_topic, part.partition)
-                mine = Named(name_of(key, receipt, part), part.offsets, receipt if wanted else None)
+                mine = AuditedPart(name_of(key, receipt, part), part.offsets, receipt if wanted else None)
                 named.setdefault(at, []).append(mine)
                 topics |= {at.topic} if receipt.interleaved else set()
         for entry, part in sides.retried(key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             at = TopicPartition(key.target_topic, part.partition)
-            named.setdefault(at, []).append(Named(name, part.offsets))
+            named.setdefault(at, []).append(AuditedPart(name, part.offsets))
     places = named.keys() | sides.ends.keys() | sides.failures.keys()
     return {at: named.get(at, []) for at in places if at.topic in topics}
 
@@ -190,7 +191,7 @@ class Divider:
     reading: TargetReading
     tasks: list[Audit] = field(default_factory=list)
 
-    def divide(self, chosen: Chosen) -> None:
+    def divide(self, chosen: AuditedChunks) -> None:
         """Add the tasks of one partition. What is wrong with it already is added to its result."""
         if chosen.is_given_up:
             return
@@ -208,7 +209,7 @@ class Divider:
             return
         self._set_aside(chosen, retried)
 
-    def _add(self, chosen: Chosen, size: Size, **work: object) -> None:
+    def _add(self, chosen: AuditedChunks, size: Size, **work: object) -> None:
         """Add a task with this work."""
         topic = chosen.key.target_topic
         here = {part.partition for receipt in chosen.receipts for part in receipt.parts} | {chosen.key.target.partition}
@@ -216,7 +217,7 @@ class Divider:
         task = Audit(id=len(self.tasks), partition=chosen.key, size=size, target_logs=logs)
         self.tasks.append(replace(task, **work))  # type: ignore[arg-type]
 
-    def _set_aside(self, chosen: Chosen, retried: Sequence[tuple[Handled, Part]]) -> None:
+    def _set_aside(self, chosen: AuditedChunks, retried: Sequence[tuple[Handled, Part]]) -> None:
         """Records that were set aside: they are in quarantine, or where a retry copied them, and nowhere else."""
         result, view = chosen.result, self.sides.view
         account = view[result.key]
@@ -242,7 +243,7 @@ class Divider:
         if quarantined or compared:
             self._add(chosen, Size(), quarantined=tuple(quarantined), retried=tuple(compared))
 
-    def _spread(self, chosen: Chosen) -> None:
+    def _spread(self, chosen: AuditedChunks) -> None:
         """The chunks that lie between those of others: what they have on the target was read before."""
         interleaved = [receipt for receipt in chosen.comparable if receipt.interleaved]
         if not interleaved:
@@ -256,7 +257,7 @@ class Divider:
         for some in parts(chunks, lambda chunk: Size.of(chunk.receipt)):
             self._add(chosen, _total(chunk.receipt for chunk in some), spread=tuple(some))
 
-    def _found(self, chosen: Chosen, receipt: Receipt) -> SpreadChunk | None:
+    def _found(self, chosen: AuditedChunks, receipt: Receipt) -> SpreadChunk | None:
         topic, parts = chosen.key.target_topic, receipt.parts
         for part in parts:
             if error := self.reading.failed.get(TopicPartition(topic, part.partition)):
@@ -266,7 +267,7 @@ class Divider:
         found = {part.partition: self.reading.parts.get(name_of(chosen.key, receipt, part), nothing) for part in parts}
         return SpreadChunk(receipt=receipt, by_content=chosen.by_content(receipt), found=found)
 
-    def _plain(self, chosen: Chosen, retried: Sequence[tuple[Handled, Part]]) -> None:
+    def _plain(self, chosen: AuditedChunks, retried: Sequence[tuple[Handled, Part]]) -> None:
         """The chunks in a target partition that has no other writer, in its order."""
         key, sides = chosen.key, self.sides
         if key.target in sides.failures:
@@ -313,7 +314,7 @@ class Divider:
         until = MAX_OFFSET if self.request.is_complete else max((area.until for area in areas), default=first)
         return OffsetRange(first, max(first, until)).intersection(log)
 
-    def _searched(self, chosen: Chosen, log: OffsetRange) -> OffsetRange | None:
+    def _searched(self, chosen: AuditedChunks, log: OffsetRange) -> OffsetRange | None:
         """The target offsets to search for records of other writers: the whole log, or the requested chunks.
 
         With ``on_existing_target: append``, records before our first one may be older than the replication, and after a

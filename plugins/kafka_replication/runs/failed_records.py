@@ -163,7 +163,7 @@ def fenced(run: LeasedRun, view: LedgerView, key: PartitionKey) -> Iterator[Fenc
 def left_of(held: Fenced, rows: Sequence[FailedRow], wanted: Sequence[str]) -> tuple[list[FailedRow], list[Outcome]]:
     """The records about which can still be decided, and outcomes for the rest: those in a ``wanted`` state are done."""
     view, key = held.view, rows[0].key
-    again = any(row.offset in view.of(key, row.generation).removed.again for row in rows)
+    again = any(row.offset in view.of(key, row.generation).removed.recopy_allowed for row in rows)
     ours = rows_of(view, key, held.run.clusters.ledger.receipts({key: None}) if again else None, rows)
     left, done = list[FailedRow](), list[Outcome]()
     for row in (ours.get(row.id, row) for row in rows):

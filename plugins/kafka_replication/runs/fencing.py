@@ -111,7 +111,7 @@ def _hidden(run: LeasedRun) -> Hidden:
 
 def _restore(run: LeasedRun, hidden: Hidden) -> dict[PartitionKey, str]:
     """Write again the entries that were ``hidden`` before fencing, and that it has dropped although their chunks count:
-    the marker that ended the transaction after theirs has ended theirs, too.
+    Kafka wrote one end marker for both transactions, so theirs was aborted with the later one.
     """
     dropped = Hidden()
     with run.clusters.target.follower()() as visible:

@@ -1,6 +1,6 @@
 """Brings ledger and target in line again where an outage of the target has left them different.
 
-Kafka may complete a commit without a partition that has no leader at that moment; and a partition may lose the end of
+Kafka can commit a transaction and skip a partition whose leader is down; and a partition may lose the end of
 its log. What the snapshot shows of each partition anyway tells whether there is something to mend: its last stable
 offset is below its high watermark, or that is below the end of our copies.
 """
@@ -197,7 +197,7 @@ def _mend_each(
     left: Texts,
     half_done: set[PartitionKey],
 ) -> Texts:
-    """Several partitions at a time. What is wrong with one is ``left``, and stops no other."""
+    """Several partitions at a time. An error of one goes into ``left``; the others are still mended."""
     reading, done = threading.Lock(), Texts()
 
     def work(key: PartitionKey) -> None:

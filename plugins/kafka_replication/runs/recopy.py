@@ -83,7 +83,9 @@ def _give_back(run: LeasedRun, session: SinkSession, snapshot: Snapshot, wanted:
     if not entry.time:  # nothing was ever missing
         return
     asked = [receipt for receipt in receipts if wanted.within(receipt.range)]
-    _refuse_standing(run, key, [one for one in asked if is_gone(one, entry) and entry.middle.within(one.range)])
+    _refuse_standing(
+        run, key, [one for one in asked if is_gone(one, entry) and entry.lost_above_start.within(one.range)]
+    )
     cut = (_remainder(run, key, receipt) for receipt in asked if is_gone_in_part(receipt, entry))
     remainders = [remainder for remainder in cut if remainder is not None]
     offsets, change = give_back(account, receipts, wanted, remainders, (run.run_id, now()))

@@ -60,7 +60,7 @@ def frugal(job: Job) -> Job:
     return replace(job.shared(job.together), source=source, target=target, attempts=min(ATTEMPTS, job.attempts))
 
 
-class Together(Generic[T]):
+class BundleWorker(Generic[T]):
     """Works on bundles, one after the other, with at most ``threads`` ranges at a time.
 
     Each thread borrows ``tools``, which are kept for the next bundle. The work of tools must end when the event is set

@@ -26,7 +26,7 @@ from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark import jobs
 from kafka_replication.spark.jobs import AUDITED, AUDITS, BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
-from kafka_replication.spark.small_ranges import Together, end_sessions, frugal
+from kafka_replication.spark.small_ranges import BundleWorker, end_sessions, frugal
 from kafka_replication.targets.port import Target
 from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
@@ -74,9 +74,11 @@ class WorkerJob:
         return [*results, *(left_behind(task) for task in tasks if task.key in self._together.at_work)]
 
     @cached_property
-    def _together(self) -> Together[Tools]:
+    def _together(self) -> BundleWorker[Tools]:
         job = frugal(self.job)
-        return Together(job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks))
+        return BundleWorker(
+            job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks)
+        )
 
 
 @lru_cache(maxsize=1)

@@ -155,7 +155,7 @@ def key_text(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")
 
 
-class Shelf(ABC):
+class JournalStorage(ABC):
     """The place of the ledger of one replication on a target: its head, and the entries that the head has no more."""
 
     replication: str
@@ -206,7 +206,7 @@ class Shelf(ABC):
 class Journal:
     """The ledger of one replication, on its shelf."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: JournalStorage) -> None:
         self.shelf, self.replication = shelf, shelf.replication
 
     def head(self) -> Head:

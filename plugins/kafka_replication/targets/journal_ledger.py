@@ -28,8 +28,8 @@ from kafka_replication.targets.journal import (
     EXPIRE_SECONDS,
     Head,
     Journal,
+    JournalStorage,
     LedgerRecord,
-    Shelf,
     Writer,
     Writers,
     key_text,
@@ -39,7 +39,7 @@ from kafka_replication.targets.journal import (
 class JournalLedger:
     """A `Ledger`. Nothing is ever hidden: a transaction is one write."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: JournalStorage) -> None:
         self._shelf, self._replication = shelf, shelf.replication
         self.journal = Journal(shelf)
         self._positions = NewestEntries(shelf.replication)
@@ -134,7 +134,9 @@ class JournalLedger:
         return self._shelf.obstacle()
 
     def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:
-        """Once a day, because it reads all stored receipts. The head first says below which offset some may be gone."""
+        """Once a day, because it reads all stored receipts. The head is written first, with the offset below which
+        receipts may be gone.
+        """
         head, deleted = self.journal.head(), 0
         if head.at is None or head.expired > now(EXPIRE_SECONDS):
             return 0

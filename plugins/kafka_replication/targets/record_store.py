@@ -26,7 +26,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.rights import Login
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.runtime.deadline import NEVER, Deadline, StallClock, backoff
-from kafka_replication.targets.journal import Shelf
+from kafka_replication.targets.journal import JournalStorage
 from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import TargetSettings, ToCreate
 
@@ -152,7 +152,7 @@ class Aside:
     about: dict[str, Any] = field(repr=False)
 
 
-class RecordStore(Shelf):
+class RecordStore(JournalStorage):
     """A store as one process reaches it for one replication. Threads share it. Nothing connects before its first use.
 
     Every method that asks raises Unreachable and NotAdmitted.

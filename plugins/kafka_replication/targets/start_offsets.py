@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Entry, Position
-from kafka_replication.ledger.placement import Spread
+from kafka_replication.ledger.placement import SpreadEnds
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import EXACTLY_ONCE, SOLE, Delivery, PartitionedBy, Partitioning
@@ -165,4 +165,4 @@ def beginning(position: Position, key: PartitionKey, partitioning: Partitioning,
     if not ends:
         return replace(position, target_end=0, spread=None)
     by = PartitionedBy(name=partitioning.name, hash="", partitions=max(ends) + 1)
-    return replace(position, target_end=0, spread=Spread.nothing(by).with_(by, ends))
+    return replace(position, target_end=0, spread=SpreadEnds.nothing(by).with_(by, ends))

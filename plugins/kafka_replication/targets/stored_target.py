@@ -32,7 +32,7 @@ from kafka_replication.targets.stored_reading import NewestReader, StoredQuarant
 
 log = logging.getLogger(__name__)
 LEDGER: Final = (POSITIONS, RECEIPTS)  # they lie in one place
-# What Kafka calls so: a write is acknowledged by all copies in sync, and only one of these becomes the primary.
+# As Kafka's in-sync replicas: all of them acknowledge a write, and only one of them becomes the primary.
 SAFE: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 

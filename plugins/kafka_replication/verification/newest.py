@@ -1,6 +1,6 @@
 """Chunks of which a target keeps the newest record of each key: what should be at their keys, and what is.
 
-Who compares makes a chunk's records anew from the source, because a receipt does not have the keys. Pure.
+The caller reads the chunk from the source again: receipts hold no keys. Pure.
 """
 
 from __future__ import annotations

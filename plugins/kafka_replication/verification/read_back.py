@@ -33,7 +33,7 @@ from kafka_replication.verification.digests import area_of, chunk_of, in_target_
 from kafka_replication.verification.matching import Seen, Sent, attribute, match
 from kafka_replication.verification.verify import (
     Changes,
-    Judged,
+    ReceiptFinding,
     Sides,
     TargetReader,
     VerifyResult,
@@ -95,7 +95,7 @@ def _judged(task: DeliveryTask, reader: TargetReader, sides: Sides) -> VerifyRes
         records=sum(receipt.count for receipt in receipts) - lost.total(),
         bytes=sum(receipt.bytes for receipt in receipts),
         judged=tuple(
-            Judged(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
+            ReceiptFinding(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
             for receipt in receipts
             if (lost[receipt.range], duplicates[receipt.range]) != (receipt.lost_in_delivery, receipt.duplicates)
         ),

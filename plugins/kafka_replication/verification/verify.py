@@ -55,7 +55,7 @@ class PartDigest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ReceiptFinding:
     """The finding of verification about the receipt of this range: records that are lost, further copies, and records
     that readers do not find because a newer one of their key is there.
 
@@ -96,7 +96,7 @@ class VerifyResult:
     remedy: str = ""
     retriable: bool = False
     receipts_from: int | None = None
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[ReceiptFinding, ...] = ()
     lost: int = 0
     duplicates: int = 0
     superseded: int = 0
@@ -200,7 +200,7 @@ def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], Sides] |
 
     Where other batches are there than a receipt says, their records are compared with the ``source``'s, if it is given.
     """
-    done, judged, error = list[Receipt](), list[Judged](), None
+    done, judged, error = list[Receipt](), list[ReceiptFinding](), None
     try:
         for receipt in task.receipts:
             judged += _compare(task, receipt, reader, source)
@@ -222,7 +222,7 @@ def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], Sides] |
 
 def _compare(
     task: VerifyTask, receipt: Receipt, reader: TargetReader, source: Callable[[], Sides] | None
-) -> Iterable[Judged]:
+) -> Iterable[ReceiptFinding]:
     if receipt.proof is Proof.BY_KEY:
         find_quarantined(task.key, receipt, reader)
         return [_by_key(task, receipt, reader, source)]
@@ -238,7 +238,7 @@ def _compare(
         _, differences = read_again(reader, part, make_digest() if make_digest else None)
         if differences and source is not None and receipt.digest_kind == BATCH_DIGEST_KIND:
             found = _by_content(receipt, part, reader, source())
-            if isinstance(found, Judged):
+            if isinstance(found, ReceiptFinding):
                 return [found]
             differences.append(found)
         if differences:
@@ -251,7 +251,7 @@ def _compare(
     return []
 
 
-def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: Sides) -> Judged | str:
+def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: Sides) -> ReceiptFinding | str:
     """Compare the records of a chunk with the source's, in whatever batches the target stores them now. A text says why
     they are not equal.
     """
@@ -265,7 +265,7 @@ def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: Side
     if here != there or here.count != receipt.count:
         what = f"{here.count} records with the digest {here.digest}"
         return f"{what}, where the source has {there.count} with {there.digest}"
-    return Judged(range=receipt.range, records=here.digest)
+    return ReceiptFinding(range=receipt.range, records=here.digest)
 
 
 def _by_key(
@@ -273,7 +273,7 @@ def _by_key(
     receipt: Receipt,
     reader: TargetReader,
     source: Callable[[], Sides] | None,
-) -> Judged:
+) -> ReceiptFinding:
     """Compare a chunk of which the newest record of each key is kept."""
     keys = key_reader(reader, f"{task.key.source} {receipt.range}")
     assert source is not None, "such chunks are compared with the source"
@@ -286,7 +286,7 @@ def _by_key(
         why = e.what
     if made is None:
         if stands_alone(receipt.newest, keys):
-            return Judged(range=receipt.range, superseded=receipt.count - receipt.newest.keys)
+            return ReceiptFinding(range=receipt.range, superseded=receipt.count - receipt.newest.keys)
         raise VerificationFailed(
             f"{task.key.source} {receipt.range}: unverifiable: the source no longer shows what was copied ({why}), and"
             " not all of it is still the newest of its key, so that nothing tells superseded from lost",
@@ -305,7 +305,7 @@ def _by_key(
             "somebody else wrote to the target, or records of one key are in several partitions: compare source and"
             " target (kafka-replication audit), stop other writers, then reset the topic",
         )
-    return Judged(range=receipt.range, superseded=comparison.superseded)
+    return ReceiptFinding(range=receipt.range, superseded=comparison.superseded)
 
 
 def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) -> None:

@@ -100,7 +100,9 @@ def rows_of(
     handled = view.handled.get(key, ())
     named = [row for receipt in _committed(view, key, receipts) for row in _set_aside(key, receipt, handled)]
     ids = {row.id for row in named}
-    there = (row for row in known if row.id in ids or row.offset not in view.of(key, row.generation).removed.again)
+    there = (
+        row for row in known if row.id in ids or row.offset not in view.of(key, row.generation).removed.recopy_allowed
+    )
     rows = dict[FailedId, FailedRow]()
     for row in (*there, *named):
         rows[row.id] = row.joined(rows[row.id]) if row.id in rows else row

@@ -15,7 +15,7 @@ from kafka_replication.model.offsets import MAX_OFFSET, TopicPartition
 from kafka_replication.model.times import to_text
 from kafka_replication.watermarks.values import Claim, Lease, TargetTopics
 
-# For so long after the end of its lease a slow attempt keeps the topics that no other attempt needs.
+# Grace period: an attempt whose lease has ended keeps its topics this long, unless another attempt needs them.
 LATE: Final = timedelta(seconds=60)
 IsGone = Callable[[Lease], bool]  # whether the lease's process has certainly ended
 

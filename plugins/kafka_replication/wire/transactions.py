@@ -65,7 +65,7 @@ def abort(connection: Connection, transactional_id: str, producer_id: int, epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class TransactionDescription:
     """A transaction as its coordinator, a broker, describes it. The times are those of one in state `ONGOING`."""
 
     transactional_id: str
@@ -88,7 +88,7 @@ def open_in(leader: Connection, topic: str, partition: int) -> dict[int, int]:
     return {int(producer.producer_id): int(producer.current_txn_start_offset) for producer in inside}
 
 
-def transaction_of(broker: Connection, producer_id: int) -> Described | None:
+def transaction_of(broker: Connection, producer_id: int) -> TransactionDescription | None:
     """The producer's transaction as this broker describes it; None if it is not the coordinator."""
     listed = broker.ask(
         ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
@@ -97,12 +97,14 @@ def transaction_of(broker: Connection, producer_id: int) -> Described | None:
     if transaction is None:
         return None
     if transaction.transaction_state != ONGOING:  # kio cannot read the start time of one that has ended
-        return Described(transactional_id=str(transaction.transactional_id), state=transaction.transaction_state)
+        return TransactionDescription(
+            transactional_id=str(transaction.transactional_id), state=transaction.transaction_state
+        )
     ids = (transaction.transactional_id,)
     response = broker.ask(DescribeTransactionsRequest(transactional_ids=ids), DescribeTransactionsResponse)
     for described in response.transaction_states:
         if not described.error_code:
-            return Described(
+            return TransactionDescription(
                 transactional_id=str(described.transactional_id),
                 state=described.transaction_state,
                 begun=described.transaction_start_time,
