@@ -94,7 +94,7 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
     run, log = airflow.run("af-e2e-missing")
     assert run["tasks"] == {**dict.fromkeys(ALL_DONE, "upstream_failed"), "plan": "failed"}
     [_, text] = log.split("replication af-e2e-missing failed: run manual__")
-    assert "af-e2e-missing.yaml:8: key 'nonsense': unknown key" in text
+    assert "af-e2e-missing.yaml:7: key 'nonsense': unknown key" in text
     assert "remedy: correct the file" in log
 
 

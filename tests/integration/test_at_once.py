@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.progress import recent_runs, runs_at_work
 from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import leasing
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.launcher import Launcher
@@ -34,8 +35,13 @@ from tests.support.programs import Program
 from tests.support.scenario import Scenario, numbered, only
 from tests.support.waiting import SAFETY, wait_until
 
-PATIENT = {"wait": 600}
-IMPATIENT = {"wait": 0}
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Runs wait for no topics of another run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leasing, "WAIT", 0)
+        yield
 
 
 def backfill(
@@ -71,7 +77,8 @@ def test_live_runs_go_on_while_a_backfill_copies_into_another_topic(
         held(gate, running)
         for round_ in range(3):
             scene.source.produce(scene.topic, numbered(10, 100 + 10 * round_))
-            report = scene.run(lease=IMPATIENT)
+            with impatient():
+                report = scene.run()
             assert (report.outcome, report.notes) == ("done", ()), report.table()
             assert scene.watermark() == 110 + 10 * round_
         assert [run.target_topics for run in runs_at_work(scene.store, scene.name)] == [[other]]
@@ -115,8 +122,8 @@ def test_two_runs_never_work_on_the_same_target_topic(scene: Scenario, begin: Ca
     running = begin(backfill, scene, 0, 40, gate, other)
     try:
         held(gate, running)
-        with pytest.raises(Busy, match=f"{scene.name} is being worked on by .*{other}"):
-            backfill(scene, 0, 50, target=other, lease=IMPATIENT)
+        with impatient(), pytest.raises(Busy, match=f"{scene.name} is being worked on by .*{other}"):
+            backfill(scene, 0, 50, target=other)
         waiting = begin(backfill, scene, 0, 50, None, other)
         wait_until(lambda: any(lease.waiting for lease in scene.store.leases(scene.name)) or waiting.done())
         assert not waiting.done()
@@ -139,7 +146,8 @@ def test_a_live_run_does_the_topics_that_are_free(scene: Scenario, begin: Callab
     running = begin(backfill, scene, 0, 55, gate)
     try:
         held(gate, running)
-        report = scene.run(lease=IMPATIENT)
+        with impatient():
+            report = scene.run()
         assert report.outcome == "done"
         assert [line.key.source.topic for line in report.ranges] == [second]
         assert len(report.notes) == 1 and report.notes[0].startswith(f"{scene.topic} was left to ")
@@ -159,8 +167,8 @@ def test_the_first_opening_is_never_done_in_part(scene: Scenario) -> None:
         scene.source.create(topic)
         scene.source.produce(topic, numbered(50))
     other = acquire(scene.store, scene.name, "other", "try-1", 60, exactly(second))
-    with pytest.raises(Busy, match=f"other .* is at work on {second}"):
-        scene.run(lease=IMPATIENT)
+    with impatient(), pytest.raises(Busy, match=f"other .* is at work on {second}"):
+        scene.run()
     assert scene.bare_run().view().positions == {}
     scene.store.release_lease(other)
     scene.run()
@@ -181,11 +189,11 @@ def test_a_backfill_gives_way_between_its_slices(scene: Scenario, begin: Callabl
     def after_each(job: Job) -> None:
         slices.append(bool(live) and live[0].done())
         if not live:
-            live.append(begin(scene.run, start_from="latest", lease=PATIENT))
+            live.append(begin(scene.run, start_from="latest"))
             wait_until(lambda: any(lease.waiting for lease in scene.store.leases(scene.name)) or live[0].done())
             assert not live[0].done()
 
-    report = backfill(scene, 0, 100, InProcess(after_each), start_from="latest", max_records_per_run=40, lease=PATIENT)
+    report = backfill(scene, 0, 100, InProcess(after_each), start_from="latest", max_records_per_run=40)
     assert slices == [False, True, True]
     assert only(report).copied == 100
     assert only(live[0].result(SAFETY)).copied == 10
@@ -195,7 +203,7 @@ def test_a_backfill_gives_way_between_its_slices(scene: Scenario, begin: Callabl
 
 
 def run_process(scene: Scenario, failpoint: str, **more: Any) -> Any:
-    config = json.dumps(scene.document(lease=PATIENT, **more))
+    config = json.dumps(scene.document(**more))
     places = [scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config]
     return spawn("run_process", *places, failpoint=failpoint)
 
@@ -213,7 +221,8 @@ def test_a_killed_run_holds_up_nobody_on_its_host(
     assert (killed.state, killed.alive) == ("planned", False)
     assert recent_runs(scene.store, scene.name)[0].state == "died"
     assert runs_at_work(scene.store, scene.name) == []
-    report = scene.run(lease=IMPATIENT)
+    with impatient():
+        report = scene.run()
     assert report.outcome in ("done", "nothing_to_do") and not report.notes, report.table()
     assert scene.watermark() == 2_000
     scene.assert_copied()

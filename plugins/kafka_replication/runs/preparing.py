@@ -199,6 +199,7 @@ def _failed_before(run: Run) -> bool:
 
 
 def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None = None) -> Planned:
+    world = _note_removals(run, _create_topics(run, demand, world))
     planned = _planned_in(run, demand, world, before)
     for act in ACTS:
         planned = _planned_in(run, demand, act(run, demand, planned), planned)
@@ -217,9 +218,9 @@ def _planned_in(run: LeasedRun, demand: Demand, world: World, before: Planned | 
     return defended(run, demand.plan(run, world, before.ranges if before else demand.ranges(run, world)))
 
 
-def _create_topics(run: LeasedRun, demand: Demand, planned: Planned) -> World:
+def _create_topics(run: LeasedRun, demand: Demand, world: World) -> World:
     """The world in which every topic exists that the run needs."""
-    world, snapshot, view = planned.world, planned.world.snapshot, planned.world.view
+    snapshot, view = world.snapshot, world.view
     run.clusters.ledger.ensure(run.replication)
     create_quarantine(run, snapshot)
     had_ledger, request = len(snapshot.ledger or {}) == 2, to_look_at(run, view, demand)
@@ -246,12 +247,12 @@ def _foresee(run: LeasedRun, demand: Demand, planned: Planned) -> World:
     return replace(planned.world, notes=notes)
 
 
-def _note_removals(run: LeasedRun, demand: Demand, planned: Planned) -> World:  # noqa: ARG001 - see `Act`
+def _note_removals(run: LeasedRun, world: World) -> World:
     """Note in the ledger what the snapshot shows of copies that are no longer on the target.
 
     Later runs read receipts from there on only, and what was not explained when it was noticed stays so.
     """
-    world, removed = planned.world, planned.world.snapshot.removed
+    removed = world.snapshot.removed
     new = {key: entry for key, entry in removed.items() if run.holds(key.target_topic)}
     if new:
         run.again_if_fenced("noting what was removed from the target", lambda: _note(run, new))
@@ -351,11 +352,9 @@ def _not_openable(
 
 
 Act = Callable[[LeasedRun, Demand, Planned], World]
-# What every kind of run does before it copies, in this order. Each returns the world after it, which is planned anew if
-# clusters or ledger changed.
+# What every kind of run does between its first plan and copying, in this order. Each returns the world after it, which
+# is planned anew if clusters or ledger changed.
 ACTS: Final[tuple[Act, ...]] = (
-    _create_topics,
-    _note_removals,
     lambda run, _, planned: mend(run, planned.plan, planned.world),
     _foresee,
     _open_partitions,
