@@ -333,8 +333,8 @@ def test_the_page_follows_airflows_theme_and_fits_a_narrow_window(
     for theme in ("light", "dark"):
         browser.leave()
         browser.prefer(theme)
-        browser.open(f"{server.url}/plugin/replications")
         browser.run("localStorage.setItem('theme', arguments[0])", theme)
+        browser.open(f"{server.url}/plugin/replications")
         for width in WIDTHS[theme]:
             browser.size(width, 900)
             partition = f"replications/{ONE}/partition?topic={ONE}&partition=0&target={ONE}"
@@ -386,10 +386,13 @@ def test_everything_takes_as_many_clicks_as_the_docs_say(browser: Browser, serve
     }
     documented = clicks_of_docs()
     assert {what for what, _, _ in documented} == set(arrived)
+    browser.leave()
+    browser.open(server.url)
     for what, number, on in documented:
         assert number == len(on)
         browser.leave()
-        browser.open(server.url)
+        browser.click('a[href="/"]')
+        wait_until(lambda: not browser.all("iframe"))
         for place in on:
             browser.click(places[place])
             if place == "Replications":

@@ -123,8 +123,8 @@ def test_the_pictures_of_the_page_show_what_runs_and_what_fails(server: Server, 
         for theme in ("light", "dark"):
             window.leave()
             window.prefer(theme)
-            window.open(f"{server.url}/plugin/replications")
             window.run("localStorage.setItem('theme', arguments[0])", theme)
+            window.open(f"{server.url}/plugin/replications")
             shown = {f"page-{theme}": ""} | ({"replication-light": f"replications/{SHOWN}"} if theme == "light" else {})
             for name, path in shown.items():
                 window.size(1200, 760 if path else 430)
