@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +15,8 @@ from tests.support.received import received
 
 __all__ = ["received"]
 if "airflow" not in sys.modules:
-    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="kafka-replication-airflow-")
+    os.environ["AIRFLOW_HOME"] = home = tempfile.mkdtemp(prefix="kafka-replication-airflow-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)  # before Airflow registers its own, so it comes last
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "false"
     os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "false"
 

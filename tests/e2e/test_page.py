@@ -386,13 +386,10 @@ def test_everything_takes_as_many_clicks_as_the_docs_say(browser: Browser, serve
     }
     documented = clicks_of_docs()
     assert {what for what, _, _ in documented} == set(arrived)
-    browser.leave()
-    browser.open(server.url)
     for what, number, on in documented:
         assert number == len(on)
         browser.leave()
-        browser.click('a[href="/"]')
-        wait_until(lambda: not browser.all("iframe"))
+        browser.open(server.url)
         for place in on:
             browser.click(places[place])
             if place == "Replications":
