@@ -20,6 +20,8 @@ from kafka_replication.model.times import duration, to_text
 from kafka_replication.runtime import background, extras
 from kafka_replication.runtime.events import Event, log_event
 
+log = logging.getLogger(__name__)
+
 PLACES = 10  # places named of each cause; the others are counted
 
 _HEADS = {AlertEvent.OPENED: "ALERT", AlertEvent.REPEATED: "STILL", AlertEvent.HEALED: "OVER"}
@@ -137,7 +139,6 @@ def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
         yield f"topic: {fields.topic}"
 
 
-log = logging.getLogger(__name__)
 WITHOUT_APPRISE = "apprise is not installed, which sends to the connection of alerts.apprise"
 
 

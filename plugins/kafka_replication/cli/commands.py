@@ -147,7 +147,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 
 def _not_planned(run: Run) -> Result:
     """The result of a plan without ranges: one cluster does not answer, so that a position or an end is not known."""
-    findings = steps.findings_of_one_side(run, run.clusters.away)
+    findings = steps.one_side_findings(run, run.clusters.away)
     said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
     error = together(list(run.clusters.away.values()))
     document = PlanFailureDocument.of(error, replication=run.replication.name, findings=findings)

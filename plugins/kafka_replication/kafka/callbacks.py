@@ -35,6 +35,8 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.runtime import stopping
 from kafka_replication.runtime.events import Event, log_event
 
+log = logging.getLogger(__name__)
+
 Token = tuple[str, float]  # the token, and when it expires, in seconds since the epoch
 
 _MSK_SERVER = re.compile(
@@ -195,7 +197,6 @@ def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffs
     return answer
 
 
-log = logging.getLogger(__name__)
 SAY_EVERY = 10.0  # seconds
 
 

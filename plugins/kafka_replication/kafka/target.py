@@ -61,6 +61,8 @@ from kafka_replication.targets.port import (
     ToCreate,
 )
 
+log = logging.getLogger(__name__)
+
 
 class KafkaTarget:
     """A `Target`. What only a driver needs is imported when it is first asked for."""
@@ -188,9 +190,6 @@ class KafkaCatalogue(Catalogue):
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
         return dry_run_requests.refusals(self._admin(), topics, seconds)
-
-
-log = logging.getLogger(__name__)
 
 
 class KafkaQuarantine:

@@ -23,6 +23,8 @@ from kafka_replication.model.rights import Operation
 from kafka_replication.runtime import background, failpoints
 from kafka_replication.runtime.deadline import Deadline
 
+log = logging.getLogger(__name__)
+
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
 
@@ -147,7 +149,6 @@ class TransactionalProducer(Sender):
                 time.sleep(0.05)
 
 
-log = logging.getLogger(__name__)
 Make = Callable[[str, str], TransactionalProducer]  # of a transactional id, and of what messages call it
 
 

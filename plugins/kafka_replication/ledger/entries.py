@@ -239,9 +239,8 @@ class Removed(LedgerEntry):
     time: str = ""  # RFC 3339 UTC
     receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
     target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
-    lost_above_start: JsonCoverage = field(
-        default_factory=Coverage
-    )  # more of them: their copies lay above its log start
+    # more source offsets whose copies the target lost: these lay above its log start
+    lost_above_start: JsonCoverage = field(default_factory=Coverage)
     taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
     taken_back_at: str = ""  # when the last of them was, RFC 3339 UTC
     extra: Extra = field(default_factory=dict, hash=False)

@@ -34,6 +34,8 @@ from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.runtime.events import Event, log_event
 
+log = logging.getLogger(__name__)
+
 
 def weakest(levels: Iterable[str]) -> str:
     """The weakest of these levels, without those of partitions of which nothing was verified; `NONE` if none was."""
@@ -116,7 +118,6 @@ def partitioning_of(key: PartitionKey, position: Position) -> str | None:
     return position.spread.by.name if position.spread else KEEP
 
 
-log = logging.getLogger(__name__)
 E = TypeVar("E", bound=LedgerEntry)
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kafka_replication.runs.steps import Replicated
     from kafka_replication.store import WatermarkStore
 
+log = logging.getLogger(__name__)
+
 
 PORT: Final = 9092  # that librdkafka takes for an address without one
 
@@ -101,7 +103,6 @@ def namespace(kind: str, connection: Mapping[str, Any]) -> str:
     return f"{kind}://{address if has_port or kind != 'kafka' else f'{address}:{PORT}'}"
 
 
-log = logging.getLogger(__name__)
 PREFIX: Final = "kafka_replication"
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from kafka_replication.spark.launcher import Launcher
     from kafka_replication.verification.verify import VerifyResult
 
+log = logging.getLogger(__name__)
+
 
 OTHER_KIND: Final = "x-kafka-replication"  # the scheme for a kind of target that somebody else wrote
 
@@ -61,7 +63,6 @@ def asset_of(replication: Replication, target_topic: str) -> Asset:
     return Asset(name=uri, uri=uri, group="kafka-replication")
 
 
-log = logging.getLogger(__name__)
 NOT_DONE = "not_done"  # the XCom with what the report needs of the task that copied
 SUMMARY = "summary"  # the XCom with the text for people; Airflow's page folds a JSON document
 

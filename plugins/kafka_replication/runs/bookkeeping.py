@@ -29,6 +29,8 @@ from kafka_replication.spark.jobs import JobEnd, RangeResult, RangeTask
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome, Watermark, WatermarkChange
 
+log = logging.getLogger(__name__)
+
 
 def advance(run: LeasedRun, keys: Collection[PartitionKey], view: LedgerView | None = None) -> dict[PartitionKey, int]:
     """Move each stored watermark to the end of the contiguous verified coverage in ``view``; None: the ledger now.
@@ -75,9 +77,6 @@ def change_to(
         expected_version=before.version if before else None,
         run_id=run_id,
     )
-
-
-log = logging.getLogger(__name__)
 
 
 class Bookkeeper:

@@ -34,6 +34,8 @@ from kafka_replication.watermarks.failed import (
     rows_of,
 )
 
+log = logging.getLogger(__name__)
+
 EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
 
 
@@ -178,9 +180,6 @@ def left_of(held: Fenced, rows: Sequence[FailedRow], wanted: Sequence[str]) -> t
         else:
             left.append(row)
     return left, done
-
-
-log = logging.getLogger(__name__)
 
 
 class FailedContents:

@@ -40,6 +40,8 @@ from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.target_topics import quarantine_to_create, to_create
 from kafka_replication.targets.port import ToCreate
 
+log = logging.getLogger(__name__)
+
 # A denied right is reported at once. While a coordinator is away, its group is asked for again and again.
 GROUP_SECONDS = 2.0
 
@@ -236,7 +238,6 @@ class Live:
         return Planned(plan=made, world=world)
 
 
-log = logging.getLogger(__name__)
 NOT_ASKED = Answers()
 
 

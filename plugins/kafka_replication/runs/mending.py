@@ -32,10 +32,8 @@ from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
 _LOOKED_AT = (State.IN_SYNC, State.BEHIND, State.PENDING, State.REMOVED, State.PARTLY_REMOVED, State.TARGET_TRUNCATED)
-_TOLD, _KEPT = (
-    5,
-    100,
-)  # descriptions of deleted receipts in notes, and in the ledger for each partition; the log has all
+# Descriptions of deleted receipts in notes, and in the ledger for each partition; the log has all.
+_TOLD, _KEPT = 5, 100
 Texts = dict[PartitionKey, str]
 
 

@@ -41,6 +41,8 @@ from kafka_replication.runs.looking import Live, Planned, World, ask, asked, def
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.targets.start_offsets import TargetRecords
 
+log = logging.getLogger(__name__)
+
 
 def with_engines(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
     """The plan with the engine of each range. Asks no cluster: a worker asks again, and knows what has changed."""
@@ -62,7 +64,6 @@ def with_engines(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
     return replace(planned, partitions=tuple(partitions))
 
 
-log = logging.getLogger(__name__)
 PARTITIONS = 100  # of which the ends are compared; a lost ledger is lost for all of them
 LAST, AROUND = 20, 1_000  # offsets at the target's end, some of which are markers; source records of about that time
 

@@ -42,6 +42,8 @@ from kafka_replication.watermarks.failed import FailedRow, rows_of
 from kafka_replication.watermarks.sight import Work
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord
 
+log = logging.getLogger(__name__)
+
 DIED: Final = "died"
 ENDED_BADLY: Final = frozenset({"failed", DIED})
 MOST: Final = 50  # runs that are looked through for those that failed since the last good one
@@ -123,9 +125,6 @@ def store(run: Run, rows: Iterable[FailedRow]) -> None:
     """Write these rows to the store, without those that it would delete soon, or has deleted."""
     seconds = run.replication.retention.history
     run.store.record_failed([row for row in rows if row.is_kept(seconds)])
-
-
-log = logging.getLogger(__name__)
 
 
 def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:

@@ -7,8 +7,7 @@ from kafka_replication.reporting.arithmetic import NotDone
 from kafka_replication.runs.bookkeeping import advance
 from kafka_replication.runs.fencing import fence_stale_producers, resumed
 from kafka_replication.runs.preparing import prepare
-from kafka_replication.runs.previewing import check_functions, preview
-from kafka_replication.runs.previewing import one_side_findings as findings_of_one_side
+from kafka_replication.runs.previewing import check_functions, one_side_findings, preview
 from kafka_replication.runs.replicating import Replicated, replicate, verify
 from kafka_replication.runs.reporting import report, verified_now
 
@@ -18,7 +17,7 @@ __all__ = [
     "advance",
     "check_functions",
     "fence_stale_producers",
-    "findings_of_one_side",
+    "one_side_findings",
     "prepare",
     "preview",
     "replicate",

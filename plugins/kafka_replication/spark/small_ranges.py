@@ -23,6 +23,8 @@ from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 8
 # A client needs about 2 KB for each partition of a topic, whichever it works on (librdkafka 2.x, measured with 5,000),
 # and a range has three clients. With this bound they need about 70 MB in all.
@@ -118,7 +120,6 @@ class BundleWorker(Generic[T]):
                 self._idle.append((tools, stop))
 
 
-log = logging.getLogger(__name__)
 ENDING_SECONDS = 20.0  # for all of them; if the target does not answer, the next session of each range ends them
 
 

@@ -25,6 +25,8 @@ from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import local
 from kafka_replication.spark.workspace import PACKAGE, Workspace, link_code, without_secrets, write_package
 
+log = logging.getLogger(__name__)
+
 READ_SECONDS = 2.0  # for the rest of the log of a spark-submit that has ended
 
 
@@ -57,7 +59,6 @@ class OutputFile:
             self.path = None
 
 
-log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
 SCRIPT = "replicate_ranges.py"
 STOP_SECONDS = 15.0
