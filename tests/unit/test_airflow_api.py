@@ -53,10 +53,11 @@ class Handler(BaseHTTPRequestHandler):
             case "reset":
                 self.connection.shutdown(socket.SHUT_RDWR)
             case "":
-                self.answer(409 if run_id in known else 200, {"dag_run_id": run_id})
+                status = 409 if run_id in known else 200
                 known += [run_id] if run_id not in known else []
-            case status:
-                self.answer(int(status), LOCKED)
+                self.answer(status, {"dag_run_id": run_id})  # last: the client may look at once
+            case number:
+                self.answer(int(number), LOCKED)
 
     def do_GET(self) -> None:
         *_, run_id = self.path.split("/")
