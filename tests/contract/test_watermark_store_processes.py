@@ -74,6 +74,7 @@ def advance(store: WatermarkStore, offset: int, version: int | None) -> Watermar
     return watermarks.advance(store, KEY, offset, version, run_id="parent")
 
 
+@pytest.mark.slow  # four of them do in `test_watermark_store_schema.py`
 def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> None:
     assert start("open", [{}] * 12).answers() == [{"watermarks": 0}] * 12
 
@@ -98,7 +99,7 @@ def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: Wat
     assert (lease.owner, lease.token) == (winner, 1 if before == "never held" else 2)
 
 
-@pytest.mark.parametrize("version", [None, 1])
+@pytest.mark.parametrize("version", [pytest.param(None, marks=pytest.mark.slow), 1])
 def test_of_processes_that_advance_from_one_version_exactly_one_wins(
     start: Start, store: WatermarkStore, version: int | None
 ) -> None:

@@ -231,6 +231,7 @@ def test_a_look_after_a_good_run_ends_before_airflow_ends_the_task(
     assert left and "is left behind" in caplog.text
 
 
+@pytest.mark.slow
 def test_what_sends_an_alert_is_loaded_before_the_task_has_failed() -> None:
     """Afterwards the seconds count, and on a busy machine loading takes as many as there are."""
     program = """

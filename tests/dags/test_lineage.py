@@ -73,6 +73,7 @@ def test_the_provider_gets_the_topics_of_a_task_that_copied(scene: Scenario, mon
     assert statistics.rowCount == 20 and statistics.size > 0
 
 
+@pytest.mark.slow
 def test_nothing_of_openlineage_is_imported_by_itself() -> None:
     code = "import sys, kafka_replication.orchestration.operators as s; print('openlineage' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

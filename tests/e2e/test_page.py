@@ -325,6 +325,7 @@ WIDTHS = (
 )
 
 
+@pytest.mark.slow
 @needs_a_browser
 def test_the_page_follows_airflows_theme_and_fits_a_narrow_window(
     browser: Browser, server: Server, tmp_path: Path
@@ -366,6 +367,7 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, server: S
     assert wanted <= reached, wanted - reached
 
 
+@pytest.mark.slow  # each click has a case of its own
 @needs_a_browser
 def test_everything_takes_as_many_clicks_as_the_docs_say(browser: Browser, server: Server) -> None:
     places = {

@@ -117,7 +117,8 @@ def test_a_server_that_is_killed_in_the_middle_and_comes_back(shop: Shop, which:
     assert shop.scene.watermark() == COUNT
 
 
-@pytest.mark.parametrize("shape", [pytest.param("records", marks=pytest.mark.slow), "latest"])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["records", "latest"])
 def test_large_records_behind_many_small_ones_do_not_fill_the_memory_of_the_gateway(shop: Shop, shape: str) -> None:
     """All in one chunk, of which the gateway could not hold the half: reading back asks for as much as it can hold."""
     shop.scene.settings["copy"] |= {"chunk_records": 10_000}
@@ -139,6 +140,7 @@ def test_a_table_that_is_deleted_in_the_middle_is_refused(shop: Shop) -> None:
     assert shop.scene.watermark() in (None, 0)
 
 
+@pytest.mark.slow
 def test_a_table_that_is_disabled_is_waited_for(shop: Shop) -> None:
     """Once it is enabled the same run goes on."""
     shop.scene.settings["copy"] |= {"stall_timeout": 5}
@@ -154,6 +156,7 @@ def test_a_table_that_is_disabled_is_waited_for(shop: Shop) -> None:
     shop.assert_copied()
 
 
+@pytest.mark.slow
 def test_a_table_that_takes_nothing_for_now_is_not_taken_for_one_without_rights(shop: Shop) -> None:
     """The question for the right to write has no answer then: a copy waits, so a plan does not refuse it."""
     topic = shop.scene.topic

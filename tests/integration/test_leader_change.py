@@ -29,6 +29,7 @@ def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
     return cluster.broker(found - 1)
 
 
+@pytest.mark.slow  # a row of the faults
 def test_a_source_whose_leader_changes_in_mid_copy_is_read_on(
     scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

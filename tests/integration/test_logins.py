@@ -135,6 +135,8 @@ WRONG: dict[str, tuple[Way, type[ReplicationError], str, str]] = {
         "",
     ),
 }
+# One of each kind of login; the others are slow.
+OFTEN = {"OIDC", "callback", "PKCS#12", "client of the provider", "token for somebody else", "revoked"}
 
 
 def batch_client(settings: Settings) -> Connection:
@@ -147,7 +149,7 @@ def end_of_topic(connection: Connection) -> int | None:
     return fetching.end_of_epoch(connection, TOPIC.topic, TOPIC.partition, 0)
 
 
-@pytest.mark.parametrize("way", RIGHT)
+@pytest.mark.parametrize("way", [way if way in OFTEN else pytest.param(way, marks=pytest.mark.slow) for way in RIGHT])
 def test_both_clients_get_in(world: World, way: str) -> None:
     settings = RIGHT[way](world)
     assert TOPIC.topic in clients.admin(settings).list_topics(timeout=20).topics
@@ -155,7 +157,7 @@ def test_both_clients_get_in(world: World, way: str) -> None:
         assert end_of_topic(connection) is not None
 
 
-@pytest.mark.parametrize("way", WRONG)
+@pytest.mark.parametrize("way", [way if way in OFTEN else pytest.param(way, marks=pytest.mark.slow) for way in WRONG])
 def test_no_client_gets_in(world: World, way: str) -> None:
     settings_of, kind, said, advice = WRONG[way]
     settings = settings_of(world)

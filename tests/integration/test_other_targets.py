@@ -257,6 +257,7 @@ def test_a_gap_is_crossed_by_approval_and_an_emptied_store_is_restored_behind_it
     scene.idle_run()
 
 
+@pytest.mark.slow
 def test_old_receipts_of_verified_ranges_are_deleted_by_a_run(scene: Scenario, opensearch: OpenSearchServer) -> None:
     ground = OpenSearchGround.of(opensearch)
     scene.client, scene.settings["target"] = dict(ground.connection), TARGETS["opensearch"]

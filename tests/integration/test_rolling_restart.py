@@ -88,6 +88,7 @@ def passes_unseen(
     scene.assert_copied(*range(PARTITIONS))
 
 
+@pytest.mark.slow  # a row of the faults
 @pytest.mark.parametrize("scene", ["target"], indirect=True)
 def test_a_broker_is_restarted(scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """For one of a source see `test_leader_change`."""

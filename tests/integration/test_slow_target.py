@@ -46,7 +46,8 @@ def test_a_target_that_takes_200_kilobytes_a_second_gets_all_in_one_session(scen
     scene.assert_copied()
 
 
-@pytest.mark.parametrize("each", [20, pytest.param(200, marks=pytest.mark.slow)], ids=["packed", "as they are stored"])
+@pytest.mark.slow
+@pytest.mark.parametrize("each", [20, 200], ids=["packed", "as they are stored"])
 def test_whole_batches_go_in_requests_that_a_slow_target_answers_in_time(scene: Behind, each: int) -> None:
     """1.2 MB in batches of 20 or 200 kB: packed into one, or all sent at once, they would outlive the transaction."""
     scene.settings["copy"] = {**QUICK, "engine": "batch"}

@@ -46,6 +46,7 @@ def test_it_is_named_when_spark_does_not_start(ready: Scenario, temporary: Path)
     assert "-Xmxnonsense" in json.loads(out)["error"], "the cause is told"
 
 
+@pytest.mark.slow
 def test_it_goes_to_stderr_if_asked(ready: Scenario, temporary: Path) -> None:
     ready.settings |= {"spark": BROKEN}
     code, out, err = command(ready, "--verbose", "run", "--json", TMPDIR=str(temporary))

@@ -20,6 +20,7 @@ def die_if_odd(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_told() -> None:
     assert side_by_side(die_if_odd, [0, 2]) == [0, 2]
     with pytest.raises(SystemExit, match="one of the processes died"):
