@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from multiprocessing import get_context, parent_process
@@ -97,7 +97,8 @@ def open_session(folder: Path) -> Iterator[Session]:
     for leftover in folder.glob("bench-*"):
         owner = ProcessRecord.read(leftover / "owner.json")
         if owner is None or not owner.alive:
-            sweep(leftover)
+            with suppress(FileNotFoundError):  # another process that begins now removes it, too
+                sweep(leftover)
             shutil.rmtree(leftover, ignore_errors=True)
     mine, here = ProcessRecord.of(os.getpid()), folder / f"bench-{os.getpid()}"
     assert mine is not None
