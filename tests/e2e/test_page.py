@@ -223,7 +223,7 @@ def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Serve
     ("action", "suffix", "conf"),
     [
         ("run", "", {}),
-        pytest.param("dry-run", "", {"dry_run": True}, marks=pytest.mark.slow),
+        ("dry-run", "", {"dry_run": True}),
         ("backfill", ".backfill", {"topics": [TWO], "from": "5", "dry_run": True}),
         pytest.param("audit", ".audit", {"topic": TWO, "partition": 1}, marks=pytest.mark.slow),
         (
@@ -327,9 +327,7 @@ WIDTHS = (
 
 @pytest.mark.slow
 @needs_a_browser
-def test_the_page_follows_airflows_theme_and_fits_a_narrow_window(
-    browser: Browser, server: Server, tmp_path: Path
-) -> None:
+def test_the_page_follows_airflows_theme_and_fits_narrowly(browser: Browser, server: Server, tmp_path: Path) -> None:
     pictures = Path(os.environ.get("PAGE_PICTURES") or tmp_path)
     for theme in ("light", "dark"):
         browser.leave()
