@@ -67,10 +67,9 @@ demo-sinks: install ## copy topics to OpenSearch and to HBase, and compare them 
 # Thousands of small databases and logs: each commit of one asks the disk. In memory, where there are 8 GB for them.
 MEMORY := $(shell df -k --output=avail /dev/shm 2> /dev/null | awk 'NR == 2 && $$1 > 8000000 { print "TMPDIR=/dev/shm" }')
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(MEMORY) $(BIN)/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
-# The watermark store's contract needs no broker, the other contracts (folders of tests/contract) do.
-QUICK := tests/lint tests/unit tests/contract/test_*.py tests/dags
+QUICK := tests/lint tests/unit tests/contract tests/dags
 quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes
-	@$(PYTEST) -m 'not slow' $(QUICK)
+	@$(PYTEST) -m 'not slow and not servers' $(QUICK)
 
 # The tests of the page drive a real browser. Where it cannot be installed they say why they were left out.
 browser:

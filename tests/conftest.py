@@ -159,14 +159,17 @@ LONGEST = (
 )
 
 
+def _fixtures(item: pytest.Item) -> set[str]:
+    """The fixtures of a test. One with parameters may name some there."""
+    assert isinstance(item, pytest.Function)
+    callspec = getattr(item, "callspec", None)
+    named = (value for value in (callspec.params.values() if callspec else ()) if type(value) is str)
+    return {*item.fixturenames, *named}
+
+
 def _group(item: pytest.Item) -> str:
     """The tests that go to one process; empty for a test that may go anywhere."""
-    assert isinstance(item, pytest.Function)
-    callspec = getattr(item, "callspec", None)  # of a test with parameters, which may name a fixture
-    names = {
-        *item.fixturenames,
-        *(value for value in (callspec.params.values() if callspec else ()) if type(value) is str),
-    }
+    names = _fixtures(item)
     for fixture, group in GROUPS.items():
         if fixture in names:
             return group
@@ -195,6 +198,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
+        if _fixtures(item) & {"_pair", *GROUPS}:
+            item.add_marker(pytest.mark.servers)  # `make quick` leaves it out
         if group in GROUPS.values():
             item.extra_keyword_matches.add(group)  # ``-k opensearch`` finds all that ask for it (`make matrix`)
 

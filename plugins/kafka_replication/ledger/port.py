@@ -1,7 +1,8 @@
 """The interface of the ledger: all entries are read and written through it.
 
-`kafka_replication.kafka.ledger` implements it on two topics of the target, `kafka_replication.targets.journal` on a
-target without transactions. `tests.conformance.ledger` checks every implementation against what is documented here.
+`kafka_replication.kafka.ledger` implements it on two topics of the target, `kafka_replication.targets.journal_ledger`
+on a target without transactions. `tests.conformance.ledger` checks every implementation against what is documented
+here.
 
 The transaction that writes ledger entries and, with most sinks, the copied records too.
 
