@@ -8,7 +8,7 @@ import itertools
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,10 @@ WRONG: dict[str, tuple[Way, type[ReplicationError], str, str]] = {
 OFTEN = {"OIDC", "callback", "PKCS#12", "client of the provider", "token for somebody else", "revoked"}
 
 
+def ways(of: Iterable[str]) -> list[object]:
+    return [way if way in OFTEN else pytest.param(way, marks=pytest.mark.slow) for way in of]
+
+
 def batch_client(settings: Settings) -> Connection:
     """A connection to the one broker of this listener."""
     host, _, port = settings["bootstrap.servers"].partition(":")
@@ -149,7 +153,7 @@ def end_of_topic(connection: Connection) -> int | None:
     return fetching.end_of_epoch(connection, TOPIC.topic, TOPIC.partition, 0)
 
 
-@pytest.mark.parametrize("way", [way if way in OFTEN else pytest.param(way, marks=pytest.mark.slow) for way in RIGHT])
+@pytest.mark.parametrize("way", ways(RIGHT))
 def test_both_clients_get_in(world: World, way: str) -> None:
     settings = RIGHT[way](world)
     assert TOPIC.topic in clients.admin(settings).list_topics(timeout=20).topics
@@ -157,7 +161,7 @@ def test_both_clients_get_in(world: World, way: str) -> None:
         assert end_of_topic(connection) is not None
 
 
-@pytest.mark.parametrize("way", [way if way in OFTEN else pytest.param(way, marks=pytest.mark.slow) for way in WRONG])
+@pytest.mark.parametrize("way", ways(WRONG))
 def test_no_client_gets_in(world: World, way: str) -> None:
     settings_of, kind, said, advice = WRONG[way]
     settings = settings_of(world)

@@ -48,7 +48,7 @@ def test_a_run_names_the_host(scene: Scenario, closed: str, silent: str, side: s
         assert holder_of(scene.store, scene.name) is None  # given back
 
 
-@pytest.mark.slow  # runs name it below
+@pytest.mark.slow  # runs name it above
 def test_the_command_line_names_the_host(scene: Scenario, closed: str, silent: str) -> None:
     """With the defaults of a user's file; all at the same time, for each waits out its time-out."""
     asked = []
