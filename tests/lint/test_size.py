@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 253,
-    "classes": 577,
-    "functions": 3425,
+    "modules": 255,
+    "classes": 582,
+    "functions": 3447,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
