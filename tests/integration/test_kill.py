@@ -35,6 +35,7 @@ def ready(scene: Scenario, count: int, chunk: int = 400, transaction_timeout: in
     return scene.copy_job()
 
 
+@pytest.mark.slow  # a row of the faults
 def test_random_kills(scene: Scenario) -> None:
     """Kills at random moments: before the first chunk, inside a chunk, while one is committed; none after the last."""
     seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))

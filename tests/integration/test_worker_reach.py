@@ -35,7 +35,7 @@ def hurried(scene: Scenario) -> Job:
     return replace(job, replication=job.replication.model_copy(update={"timeouts": timeouts}))
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.slow), "target"])
 def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent: str, side: str) -> None:
     """With the default 500 attempts; each of them is a producer session that waits for its time-outs."""
     scene.source.create(scene.topic)

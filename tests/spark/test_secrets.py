@@ -164,6 +164,7 @@ def assert_kept(looking: Looking) -> None:
     scene.assert_copied()
 
 
+@pytest.mark.slow  # `test_submit.py` and `test_channel.py` keep them out of its environment and files, `test_airflow_run.py` out of logs
 def test_local_spark_sees_no_secret(ready: Scenario) -> None:
     [page] = free_ports(1)
     assert_kept(Looking(ready, SparkConnection("local[2]", {}), page))
