@@ -66,6 +66,7 @@ def test_a_value_is_the_document_and_its_fields_are_found(shop: Shop) -> None:
     shop.scene.idle_run()
 
 
+@pytest.mark.slow  # a row of the faults; `test_latest.py` sets such records aside
 def test_records_that_conflict_with_the_mapping_are_named_and_set_aside(shop: Shop) -> None:
     """Three among many: each with its field and reason, and no neighbour is lost with them."""
     shop.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
