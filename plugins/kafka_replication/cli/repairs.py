@@ -180,11 +180,6 @@ def groups(
     def do(run: Run) -> Result:
         from kafka_replication.runs import groups as moving
 
-        chosen = run.replication.groups
-        if not chosen.include:
-            raise BadInput(f"{file} selects no consumer group", "write groups: {include: [...]} into it")
-        if unknown := [name for name in group if not chosen.selects(name)]:
-            raise BadInput(f"groups of {file} do not select {', '.join(unknown)}", "correct --group, or groups.include")
         if action == GroupAction.LIST:
             document = moving.seen_last(run)
         else:

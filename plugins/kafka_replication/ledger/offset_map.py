@@ -1,4 +1,4 @@
-"""Which source offsets of a chunk have a record on the target, so that the place of a consumer group can be translated.
+"""The source offsets of a chunk that have a record on the target, so that the place of a group can be translated.
 
 A chunk without holes needs no map: its n-th offset is its n-th record. Holes are control records, aborted and compacted
 records, and those that a filter dropped or that were set aside. They are written down while the chunk is copied:

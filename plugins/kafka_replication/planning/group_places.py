@@ -142,8 +142,10 @@ class GroupPlaces:
             lowest = min(lowest, chunk.place(least))
         if least or behind is None:
             behind = max(behind or 0, chunk.place(least))
+        place = min(behind, lowest)
+        unsure = most - (least if place >= chunk.place(least) else 0)
         surplus = chunk.places.span - chunk.receipt.count  # without transactions some places have no record of it
-        return min(behind, lowest), most - least + (surplus if offset < chunk.range.until else 0)
+        return place, unsure + (surplus if offset < chunk.range.until else 0)
 
     def _untold_from(self, offset: int) -> bool:
         """True if copies of this source offset or later ones lie at places that no receipt tells."""

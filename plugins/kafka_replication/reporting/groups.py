@@ -1,4 +1,4 @@
-"""What becomes of consumer groups on the target, for people and for programs."""
+"""The places of consumer groups on the target, for people and for programs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.documents import GroupPlaceRow, GroupRow
 from kafka_replication.kafka import AdminClient, clients, groups, offsets, topics
 from kafka_replication.kafka.groups import ActiveGroup, Committed
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.rights import Operation, Resource, Right
 from kafka_replication.model.times import now
@@ -48,8 +48,18 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
     """Translate the places of all groups that the file selects, or of ``only`` some of them, and commit them if
     ``apply`` says so. The store remembers what was seen, where all groups were.
 
-    Raises Unreachable, BadInput, LedgerUnreadable. What concerns one group is in its row.
+    Raises Unreachable, LedgerUnreadable, and BadInput where the file selects no group, or none of this name. What
+    concerns one group is in its row.
     """
+    chosen = run.replication.groups
+    if not chosen.include:
+        raise BadInput(
+            f"{run.replication.name} selects no consumer group", "write groups: {include: [...]} in its file"
+        )
+    if unknown := [name for name in only if not chosen.selects(name)]:
+        raise BadInput(
+            f"the file does not select the groups {', '.join(unknown)}", "correct the name, or groups.include"
+        )
     admins = run.clusters.source_admin, clients.shared_admin(run.clusters.target_connection)
     seen, failed = _look(run.replication, *admins, only)
     known = {row.group: row for row in run.store.groups(run.replication.name)}
