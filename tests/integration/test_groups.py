@@ -229,7 +229,7 @@ def test_it_is_idle_where_nothing_has_moved(scene: Scenario, member: Member, mon
 
     run = scene.bare_run("groups")
     monkeypatch.setattr(type(run.clusters.ledger), "receipts", reads)
-    assert only_row(groups.move(run, apply=True)).state == "moved"
+    assert only_row(groups.move(run, apply=True)).state == "in step"
     monkeypatch.undo()
     at = product.TopicPartition(scene.topic, 0)
     scene.target.admin.delete_consumer_groups([member.group])[member.group].result(30)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -282,7 +283,7 @@ def test_a_run_names_the_right_that_is_missing_and_goes_on_with_it(pair: Pair, s
 
 def test_a_group_needs_describe_at_the_source_and_read_on_the_target(pair: Pair) -> None:
     """Without the first nobody shows it; without the second `check` and a run name the right, and the copy goes on."""
-    groups = {"groups": {"include": ["app"]}}
+    groups: Any = {"groups": {"include": ["app"]}}
     settings = {**pair.cluster.as_admin(), "group.id": "app", "log_level": 0}
     with closing(Consumer(settings)) as consumer:
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)

@@ -63,7 +63,7 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
     admins = run.clusters.source_admin, clients.shared_admin(run.clusters.target_connection)
     seen, failed = _look(run.replication, *admins, only)
     known = {row.group: row for row in run.store.groups(run.replication.name)}
-    idle = {one.group: known[one.group] for one in seen if _is_idle(one, known.get(one.group))}
+    idle = {one.group: _as_it_was(known[one.group]) for one in seen if _is_idle(one, known.get(one.group))}
     translated = _translated(run, *admins, [one for one in seen if one.group not in idle and not one.left_out])
     rows = [*failed]
     for one in seen:
@@ -79,8 +79,10 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
         groups=rows,
         problems=_missing(run.replication, {row.group for row in rows}) if not only else (),
     )
-    if apply and not only:
-        run.store.record_groups(run.replication.name, rows)
+    if apply:
+        others = known if only else {}
+        stored = {**others, **{row.group: row for row in rows}}
+        run.store.record_groups(run.replication.name, stored.values())
     return document
 
 
@@ -187,6 +189,10 @@ def _is_idle(seen: _Seen, row: GroupRow | None) -> bool:
         and there.offset >= (places[at].place or 0)
         for at, committed in seen.source.items()
     )
+
+
+def _as_it_was(row: GroupRow) -> GroupRow:
+    return replace(row, state="in step", partitions=tuple(replace(each, state="in step") for each in row.partitions))
 
 
 def _translated(
