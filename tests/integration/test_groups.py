@@ -248,7 +248,7 @@ def test_groups_of_other_kinds_and_names_are_named(scene: Scenario, member: Memb
     scene.run()
     document = moved(scene)
     states = {row.group: row.state for row in document.groups}
-    assert states == {member.group: "moved", f"{scene.name}-streams": "left out"}
+    assert states == {member.group: "in step", f"{scene.name}-streams": "left out"}
     assert ["nobody" in problem for problem in document.problems] == [True]
     found = [finding.text for finding in checking.check(scene.bare_run("check")).findings]
     assert any("Kafka Streams" in text for text in found)
