@@ -10,9 +10,16 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
@@ -275,3 +282,39 @@ def test_a_run_names_the_right_that_is_missing_and_goes_on_with_it(pair: Pair, s
     assert said(side, acl, text, pair), text
     assert "exclude" not in text
     assert pair.run() == ""
+
+
+def test_without_alter_configs_settings_are_not_followed_and_records_are_copied(pair: Pair) -> None:
+    pair.fill_the_target()
+    allowed = Acl("ALTER_CONFIGS", "TOPIC", COPY)
+    follow: dict[str, Any] = {"target_topics": {"follow": "apply"}}
+
+    def missing(**more: Any) -> list[str]:
+        return [str(found) for found in pair.findings(**more) if "AlterConfigs" in found.what]
+
+    def set_on(topic: str, value: str) -> None:
+        entry = ConfigEntry("flush.messages", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        pair.cluster.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def set_now() -> str:
+        resource = ConfigResource(ResourceType.TOPIC, COPY)
+        return str(pair.cluster.admin.describe_configs([resource])[resource].result(30)["flush.messages"].value)
+
+    pair.grant("target", allowed)
+    set_on(TOPIC, "500")
+    assert missing(**follow) == []
+    assert pair.run(**follow) == ""
+    assert set_now() == "500"
+    pair.withdraw("target", allowed)
+    set_on(TOPIC, "600")
+    (found,) = missing(**follow)
+    assert f"AlterConfigs on topic {COPY} is missing" in found and found.startswith("warning")
+    assert f"--operation AlterConfigs --topic {COPY}" in found
+    assert missing() == [], "it is needed with follow: apply only"
+    pair.produce(5)
+    report = pair.report(**follow)
+    assert report.outcome == "done", report.table()
+    assert any("flush.messages was not set" in note and "AlterConfigs" in note for note in report.notes), report.notes
+    pair.assert_copied()
+    assert set_now() == "500"

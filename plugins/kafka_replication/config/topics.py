@@ -172,10 +172,26 @@ class TargetTopics(Section):
         le=32_767,
         description="Replication factor of created topics; null means the target's own default.",
     )
+    follow: Literal["off", "report", "apply"] = Field(
+        default="report",
+        description=(
+            "What to do when settings of a source topic change, and its target differs then: `report` it (`check`,"
+            " `plan`, `status`, the page), change the target (`apply`; each run does it before it copies), or do not"
+            " look (`off`). See [partitioning.md](partitioning.md#settings-that-follow-the-source)."
+        ),
+    )
+    follow_except: tuple[TopicEntry, ...] = Field(
+        default=(),
+        description=(
+            "Names of settings that may differ, or regular expressions that start with `^`, beside those that are"
+            " never followed."
+        ),
+    )
     config: Settings = Field(
         default_factory=dict,
         description=(
-            "Further settings of created topics, for example `retention.ms: 604800000`. The default of `retention.ms`"
+            "Further settings of created topics, for example `retention.ms: 604800000`. With `follow` existing topics"
+            " have to have them, too. The default of `retention.ms`"
             " is the source's `retention.ms` + `segment.ms` + a day. That of `min.compaction.lag.ms` is 7 days, so that"
             " records can be read back first; if the source topic is compacted, that of `segment.ms` is 100 years,"
             " because the lag does not protect old records otherwise."
@@ -190,6 +206,10 @@ class TargetTopics(Section):
                 "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
             )
         return config
+
+    def leaves_alone(self, setting: str) -> bool:
+        """True if the setting of this name may differ from that of the source topic."""
+        return any(_matches(entry, setting) for entry in self.follow_except)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.rights import Side
 from kafka_replication.model.trouble import Trouble, in_order, joined
-from kafka_replication.planning import rights, topic_settings
+from kafka_replication.planning import followed_settings, rights, topic_settings
+from kafka_replication.planning.followed_settings import differences
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topic_settings import (
@@ -55,6 +56,7 @@ def _topics(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
         target = snapshot.target.get(replication.target_name(name))
         findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
         findings += rights.denied_partitions(replication, snapshot, name)
+        findings += rights.to_follow(replication, snapshot, name)
         yield from (replace(finding, topic=name) for finding in findings)
 
 
@@ -188,6 +190,8 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[T
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
     yield from _target_settings(place, target)
+    settings = replication.target_topics
+    yield from followed_settings.findings(place, differences(source, target, settings), settings)
     yield from _limits(place, source.config, target.config, f"of {target.name}")
     yield from _retention(place, source, target)
 
