@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from kafka_replication.kafka.topics import describe_all
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import checking
@@ -38,6 +39,7 @@ def copied(scene: Scenario) -> Scenario:
 
 
 def test_settings_are_reported_and_followed_only_if_asked(copied: Scenario) -> None:
+    assert describe_all(copied.source.admin, [copied.topic])[copied.topic].own == {"retention.ms"}, "no defaults"
     assert differing(copied) == []
     copied.source.set(copied.topic, flush_messages="500", max_message_bytes="2000000")
     (found,) = differing(copied)
