@@ -93,9 +93,14 @@ class Topics(Section):
         default=(),
         description="Names or expressions of topics to leave out, whatever `include` says. Same form as `include`.",
     )
-    rename: Annotated[str, AfterValidator(names.check_rename)] = Field(
+    rename: Annotated[str | dict[str, str], BeforeValidator(names.check_rename)] = Field(
         default=names.TOPIC_PLACEHOLDER,
-        description="Name of the target topic; `{topic}` stands for the source topic's name, as in `dr.{topic}`.",
+        description=(
+            "Name of the target topic. Text: `{topic}` stands for the source topic's name, as in `dr.{topic}`. A"
+            " mapping: the first entry that matches gives the name, of a topic (`orders: sales`), or by an expression"
+            " that starts with `^`, whose match is replaced (`'^old[.](.*)$': 'new.\\1'`); topics that none matches"
+            " keep their names. Two source topics that get the same name are refused."
+        ),
     )
 
     exclude_from: tuple[Text, ...] = Field(
@@ -114,10 +119,11 @@ class Topics(Section):
                 continue
             if not self.selects(entry):
                 raise ValueError(f"include names '{entry}', but exclude leaves it out: remove one of the two")
-            if problem := names.target_problem(self.target_name(entry)):
-                raise ValueError(
-                    f"topic '{entry}' would be written to '{self.target_name(entry)}', which {problem}: change rename"
-                )
+            target = self.target_name(entry)
+            if problem := names.target_problem(target):
+                raise ValueError(f"topic '{entry}' would be written to '{target}', which {problem}: change rename")
+            if other := next((o for o in self.named if o != entry and self.target_name(o) == target), None):
+                raise ValueError(f"topics '{entry}' and '{other}' would both be written to '{target}': change rename")
         return self
 
     @property
@@ -133,7 +139,14 @@ class Topics(Section):
 
     def target_name(self, source_topic: str) -> str:
         """The name that `rename` gives, unchecked."""
-        return self.rename.replace(names.TOPIC_PLACEHOLDER, source_topic)
+        if isinstance(self.rename, str):
+            return self.rename.replace(names.TOPIC_PLACEHOLDER, source_topic)
+        for entry, name in self.rename.items():
+            if entry == source_topic:
+                return name
+            if names.is_pattern(entry) and (match := names.compiled(entry).match(source_topic)):
+                return match.expand(name) + source_topic[match.end() :]
+        return source_topic
 
 
 def _matches(entry: str, topic: str) -> bool:

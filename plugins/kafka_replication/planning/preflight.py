@@ -52,9 +52,14 @@ def _target_only(replication: Replication, snapshot: Snapshot) -> Iterator[Troub
 
 def _topics(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
     """The findings about each source topic and its target."""
+    twins = _twins(replication, snapshot)
     for name, source in snapshot.source.items():
         target = snapshot.target.get(replication.target_name(name))
-        findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+        findings = [
+            *_fit(replication, snapshot, name, twins),
+            *_open_transactions(source),
+            *_unanswered(source, target),
+        ]
         findings += rights.denied_partitions(replication, snapshot, name)
         findings += rights.to_follow(replication, snapshot, name)
         yield from (replace(finding, topic=name) for finding in findings)
@@ -62,11 +67,12 @@ def _topics(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
 
 def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Trouble]:
     """The source topics that are refused as a whole, with all their errors."""
-    problems = {name: joined(_fit(replication, snapshot, name), kind=State.UNFIT) for name in snapshot.source}
+    twins = _twins(replication, snapshot)
+    problems = {name: joined(_fit(replication, snapshot, name, twins), kind=State.UNFIT) for name in snapshot.source}
     return {name: problem for name, problem in problems.items() if problem}
 
 
-def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Trouble]:
+def _fit(replication: Replication, snapshot: Snapshot, name: str, twins: Mapping[str, str]) -> list[Trouble]:
     """The findings that refuse the copy of the topic to its target, and warnings about losses there."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     if problem := replication.target_problem(source.name):
@@ -74,6 +80,9 @@ def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Troubl
     if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
     findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    if twin := twins.get(name):
+        what = f"{twin} would be written to {replication.target_name(name)}, too"
+        return [*findings, Trouble("error", name, what, RENAME)]
     return [*findings, *_collision(replication, snapshot, name)]
 
 
@@ -162,6 +171,16 @@ def _clusters(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]
             f" {snapshot.target_cluster}: records that came from the target go back to it",
             "add the id, unless nothing is replicated from there",
         )
+
+
+def _twins(replication: Replication, snapshot: Snapshot) -> dict[str, str]:
+    """Another source topic that gets the same target, by source topic. With a template none does."""
+    first, twins = dict[str, str](), dict[str, str]()
+    for name in snapshot.source if isinstance(replication.topics.rename, dict) else ():
+        other = first.setdefault(replication.target_name(name), name)
+        if other != name:
+            twins |= {name: other, other: name}
+    return twins
 
 
 def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
