@@ -34,6 +34,7 @@ from tests.support.intervals import MINUTE, SETTINGS, SIX
 from tests.support.jobs import InProcess
 from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.two_users import COPY, NAME, TOPIC, Pair
+from tests.support.waiting import wait_until
 
 GROUP = Acl("DESCRIBE", "GROUP", f"kafka-replication/{NAME}")
 TRANSACTIONS = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True)
@@ -318,3 +319,25 @@ def test_without_alter_configs_settings_are_not_followed_and_records_are_copied(
     assert any("flush.messages was not set" in note and "AlterConfigs" in note for note in report.notes), report.notes
     pair.assert_copied()
     assert set_now() == "500"
+
+
+def test_a_topic_that_a_pattern_selects_and_the_rights_hide_is_named(pair: Pair) -> None:
+    pair.fill_the_target()
+    pair.cluster.admin.create_topics([NewTopic("orders-hidden", 1, 1)])["orders-hidden"].result(30)
+    chosen: dict[str, Any] = {"topics": {"include": ["^orders"], "rename": "copy.{topic}"}}
+
+    def named() -> list[str]:
+        return [str(found) for found in pair.findings(**chosen) if "may not describe it" in found.what]
+
+    wait_until(lambda: "orders-hidden" in pair.names())
+    assert named() == [], "only with Describe on the cluster"
+    pair.grant("source", SEES_RULES)
+    try:
+        (found,) = named()
+        chosen["topics"]["exclude"] = ["orders-hidden"]
+        assert named() == []
+    finally:
+        pair.withdraw("source", SEES_RULES)
+        pair.cluster.admin.delete_topics(["orders-hidden"])["orders-hidden"].result(30)
+    assert found.startswith("warning: orders-hidden: ") and "--operation Read --topic orders-hidden" in found
+    assert "--allow-principal User:reader" in found
