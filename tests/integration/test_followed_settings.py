@@ -80,3 +80,15 @@ def test_compaction_waits_until_nothing_is_left_to_copy(copied: Scenario) -> Non
     assert copied.run(no_launch, target_topics=APPLY).outcome == "done"
     assert setting(copied.target, copied.topic, "cleanup.policy") == "compact"
     assert int(setting(copied.target, copied.topic, "segment.ms")) > 10**12
+
+
+def test_overrides_count_for_a_new_target_and_for_one_that_is_there(copied: Scenario) -> None:
+    other = f"{copied.name}.other"
+    copied.source.create(other)
+    overrides = {f"^{copied.name}": {"flush.ms": "700"}, other: {"flush.ms": "900"}}
+    chosen: dict[str, Any] = {
+        "topics": {"include": [copied.topic, other]},
+        "target_topics": APPLY | {"overrides": overrides},
+    }
+    assert copied.run(**chosen).outcome == "done"
+    assert [setting(copied.target, topic, "flush.ms") for topic in (copied.topic, other)] == ["700", "900"]

@@ -6,7 +6,7 @@ The steps of a replication that leave out or change records, as its file has the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -211,14 +211,31 @@ class TargetTopics(Section):
         ),
     )
 
-    @field_validator("config")
+    overrides: dict[TopicEntry, Settings] = Field(
+        default_factory=dict,
+        description=(
+            "`config` for some topics, by the names of source topics or expressions that start with `^`:"
+            " `'^audit[.]': {retention.ms: -1}`. All entries that match count, on top of `config`; of two that have the"
+            " same setting the later one."
+        ),
+    )
+
+    @field_validator("config", "overrides")
     @classmethod
-    def _sets_nothing_twice(cls, config: dict[str, str]) -> dict[str, str]:
-        if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
-            raise ValueError(
-                "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
-            )
-        return config
+    def _keeps_timestamps(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for config in (given, *given.values()):
+            if isinstance(config, dict) and config.get("message.timestamp.type", "CreateTime") != "CreateTime":
+                raise ValueError(
+                    "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
+                )
+        return given
+
+    def of(self, source_topic: str) -> TargetTopics:
+        """These settings with the `config` that the target of this source topic gets."""
+        config = dict(self.config)
+        for entry, own in self.overrides.items():
+            config |= own if _matches(entry, source_topic) else {}
+        return self if config == self.config else self.model_copy(update={"config": config})
 
     def leaves_alone(self, setting: str) -> bool:
         """True if the setting of this name may differ from that of the source topic."""

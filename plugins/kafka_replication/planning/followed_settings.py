@@ -80,6 +80,7 @@ def differences(source: Topic, target: Topic, settings: TargetTopics) -> list[Di
     """The settings in which the target differs, by name. None with `follow: off`, and none if the configuration of a
     topic is not known.
     """
+    settings = settings.of(source.name)
     if settings.follow == "off" or not (source.config and target.config):
         return []
     created = created_config(source.config, settings)

@@ -108,8 +108,9 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
         )
         return
-    place, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
-    created = created_config(source.config, replication.target_topics)
+    settings = replication.target_topics.of(source.name)
+    place, config = f"{source.name} -> {replication.target_name(source.name)}", settings.config
+    created = created_config(source.config, settings)
     yield from topic_settings.check_created(replication, place, "the target", created, snapshot.defaults)
     yield from _limits(place, source.config, created, "in target_topics.config")
     limited = "delete" in source.config.get("cleanup.policy", "delete")

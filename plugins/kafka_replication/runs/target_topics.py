@@ -183,7 +183,7 @@ def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) ->
 
 def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
     """The target topic for a source topic, as it is created."""
-    settings = replication.target_topics
+    settings = replication.target_topics.of(source.name)
     return ToCreate(
         name=target,
         partitions=partitions_of(replication, source),
