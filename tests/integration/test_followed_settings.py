@@ -86,9 +86,8 @@ def test_overrides_count_for_a_new_target_and_for_one_that_is_there(copied: Scen
     other = f"{copied.name}.other"
     copied.source.create(other)
     overrides = {f"^{copied.name}": {"flush.ms": "700"}, other: {"flush.ms": "900"}}
-    chosen: dict[str, Any] = {
-        "topics": {"include": [copied.topic, other]},
-        "target_topics": APPLY | {"overrides": overrides},
-    }
-    assert copied.run(**chosen).outcome == "done"
+    chosen: dict[str, Any] = {"topics": {"include": [copied.topic, other]}}
+    assert copied.run(**chosen, target_topics={"follow": "off", "overrides": overrides}).outcome == "nothing_to_do"
+    assert setting(copied.target, other, "flush.ms") == "900"
+    assert copied.run(**chosen, target_topics=APPLY | {"overrides": overrides}).outcome == "done"
     assert [setting(copied.target, topic, "flush.ms") for topic in (copied.topic, other)] == ["700", "900"]

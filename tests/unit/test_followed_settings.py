@@ -13,7 +13,7 @@ from kafka_replication.config.model import TargetTopics
 from kafka_replication.planning.followed_settings import LEFT_ALONE, Difference, differences, findings
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.planning.topic_settings import created_config
-from tests.support.preflight_worlds import topic
+from tests.support.preflight_worlds import replication, topic
 
 DAY = 24 * 3600 * 1000
 DEFAULTS = {
@@ -40,10 +40,8 @@ def created(source: Mapping[str, str], **settings: Any) -> dict[str, str]:
 
 
 def found(source: Mapping[str, str], target: Mapping[str, str], **settings: Any) -> list[str]:
-    return [
-        ("" if one.can_follow else "report: ") + f"{one.name}: {one.now} -> {one.wanted}"
-        for one in differences(with_own(source), with_own(target), TargetTopics(**settings))
-    ]
+    there = differences(replication(target_topics=settings), with_own(source), with_own(target))
+    return [("" if one.can_follow else "report: ") + f"{one.name}: {one.now} -> {one.wanted}" for one in there]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +106,11 @@ def test_the_replication_file_has_the_last_word() -> None:
 
 def test_what_cannot_be_read_does_not_differ() -> None:
     source = with_own({"flush.ms": "5"})
-    assert differences(source, replace(topic("orders", {})), TargetTopics()) == []
-    assert differences(replace(source, config={}), with_own({}), TargetTopics()) == []
+    assert differences(replication(), source, topic("orders", {})) == []
+    assert differences(replication(), replace(source, config={}), with_own({})) == []
+    index = replication(target={"connection": "search", "type": "opensearch"})
+    assert differences(index, source, with_own({})) == [], "an index has other settings"
+    assert len(differences(replication(), source, with_own({}))) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_what_may_remove_or_refuse_records_waits_for_them(
 
 def test_the_findings_say_what_a_run_does_and_what_a_person_has_to() -> None:
     settings = TargetTopics()
-    there = differences(with_own({"flush.ms": "5"}), with_own({"flush.messages": "3"}), settings)
+    there = differences(replication(), with_own({"flush.ms": "5"}), with_own({"flush.messages": "3"}))
     to_set, alone = findings("orders -> orders", there, settings)
     assert "flush.ms is 9, and should be 5" in to_set.what and "follow: apply" in to_set.remedy
     assert "flush.messages=3 is set on the target alone" in alone.what and "follow_except" in alone.remedy

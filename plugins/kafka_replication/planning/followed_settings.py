@@ -16,6 +16,7 @@ from typing import Final
 
 from kafka_replication.config import Replication
 from kafka_replication.config.model import TargetTopics
+from kafka_replication.model.choices import KAFKA
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topic_settings import AFTER, BEFORE, FOREVER, created_config
@@ -38,6 +39,7 @@ LEFT_ALONE: Final[Mapping[str, str]] = {
     "retention.bytes": "the same records may need more bytes on the target, and some would be deleted too early",
     SEGMENT: "a segment of the target has other records; `retention.ms` is longer by the source's `segment.ms`",
     "segment.jitter.ms": "delays `segment.ms`",
+    "compression.type": "brokers with one of their own cannot store whole batches as they are at the source",
     "max.compaction.lag.ms": "compaction would remove records before they are verified (`min.compaction.lag.ms`)",
     "remote.storage.enable": _TIERED,
     "remote.log.copy.disable": _TIERED,
@@ -76,12 +78,12 @@ class Difference:
         return self.name == POLICY and (to_copy or to_verify)
 
 
-def differences(source: Topic, target: Topic, settings: TargetTopics) -> list[Difference]:
-    """The settings in which the target differs, by name. None with `follow: off`, and none if the configuration of a
-    topic is not known.
+def differences(replication: Replication, source: Topic, target: Topic) -> list[Difference]:
+    """The settings in which the target differs, by name. None with `follow: off`, none if the configuration of a topic
+    is not known, and none for another kind of target than Kafka.
     """
-    settings = settings.of(source.name)
-    if settings.follow == "off" or not (source.config and target.config):
+    settings = replication.target_topics.of(source.name)
+    if settings.follow == "off" or replication.target.type != KAFKA or not (source.config and target.config):
         return []
     created = created_config(source.config, settings)
     should = {name: source.config[name] for name in source.own - LEFT_ALONE.keys()} | created
@@ -95,7 +97,7 @@ def differing(replication: Replication, snapshot: Snapshot) -> dict[str, tuple[s
     """The `differences` of all topics as text, by target topic; without those that have none."""
     pairs = [(source, snapshot.target.get(replication.target_name(name))) for name, source in snapshot.source.items()]
     found = {
-        target.name: tuple(map(str, differences(source, target, replication.target_topics)))
+        target.name: tuple(map(str, differences(replication, source, target)))
         for source, target in pairs
         if target is not None
     }

@@ -211,7 +211,7 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[T
         )
     yield from _target_settings(place, target)
     settings = replication.target_topics
-    yield from followed_settings.findings(place, differences(source, target, settings), settings)
+    yield from followed_settings.findings(place, differences(replication, source, target), settings)
     yield from _limits(place, source.config, target.config, f"of {target.name}")
     yield from _retention(place, source, target)
 

@@ -138,8 +138,7 @@ def follow_settings(run: LeasedRun, plan: Plan, snapshot: Snapshot) -> tuple[str
 
     Returns one text for each topic: what was changed, and why something was not. Nothing here fails a run.
     """
-    settings = run.replication.target_topics
-    if settings.follow != "apply":
+    if run.replication.target_topics.follow != "apply":
         return ()
     wanted, waiting = dict[str, dict[str, Difference]](), list[str]()
     for name, source in snapshot.source.items():
@@ -152,7 +151,7 @@ def follow_settings(run: LeasedRun, plan: Plan, snapshot: Snapshot) -> tuple[str
             hidden or any(each.copy or each.refused for each in planned),
             any(each.verify for each in planned),
         )
-        for difference in filter(lambda each: each.can_follow, differences(source, target, settings)):
+        for difference in filter(lambda each: each.can_follow, differences(run.replication, source, target)):
             if difference.waits(to_copy=copies, to_verify=verifies):
                 waiting.append(f"{target.name}: {difference}; a run changes it that finds nothing left to do there")
             else:
@@ -161,16 +160,18 @@ def follow_settings(run: LeasedRun, plan: Plan, snapshot: Snapshot) -> tuple[str
     refused = run.clusters.target.catalogue.change_settings(
         {target: {name: each.wanted for name, each in found.items()} for target, found in wanted.items()}
     )
-    texts = [
-        f"{target}: set {name} from {each.now} to {each.wanted or 'the default'}, as its source has it"
+    done = [
+        f"{target}: set {name} from {each.now} to {each.wanted or 'the default'} (target_topics.follow)"
         for target, found in wanted.items()
         for name, each in found.items()
         if (target, name) not in refused
     ]
-    texts += [f"{target}: {name} was not set: {error}" for (target, name), error in refused.items()]
-    for text in (*texts, *waiting):
+    failed = [f"{target}: {name} was not set: {error}" for (target, name), error in refused.items()]
+    for text in (*done, *waiting):
         log.info("%s", text)
-    return (*texts, *waiting)
+    for text in failed:
+        log.warning("%s", text)
+    return (*done, *failed, *waiting)
 
 
 def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) -> None:
