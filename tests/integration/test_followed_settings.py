@@ -13,6 +13,8 @@ from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import checking
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import open_run
+from tests.support.intervals import at, interval
+from tests.support.intervals import copied as copied_by
 from tests.support.jobs import no_launch
 from tests.support.scenario import Cluster, Scenario, numbered
 
@@ -91,3 +93,14 @@ def test_overrides_count_for_a_new_target_and_for_one_that_is_there(copied: Scen
     assert setting(copied.target, other, "flush.ms") == "900"
     assert copied.run(**chosen, target_topics=APPLY | {"overrides": overrides}).outcome == "done"
     assert [setting(copied.target, topic, "flush.ms") for topic in (copied.topic, other)] == ["700", "900"]
+
+
+def test_a_data_interval_follows_too_and_a_new_policy_waits_for_later_intervals(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(0.1), at(2.5)])
+    assert copied_by(interval(scene, 0)) == 1
+    scene.source.set(scene.topic, flush_messages="500", cleanup_policy="compact")
+    scene.settings |= {"target_topics": APPLY}
+    assert any("finds nothing left to do" in note for note in interval(scene, 1).notes)
+    assert setting(scene.target, scene.topic, "flush.messages") == "500"
+    assert setting(scene.target, scene.topic, "cleanup.policy") == "delete"

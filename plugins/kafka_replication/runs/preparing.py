@@ -208,7 +208,7 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None 
     run_plan = replace(planned.plan, partitions=tuple(partitions))
     if demand.whole:
         raise_refused(run_plan)
-    if demand.opens_live:
+    if demand.kind != "backfill":
         run_plan = replace(run_plan, said=follow_settings(run, run_plan, world.snapshot))
     return replace(planned, plan=run_plan)
 

@@ -146,11 +146,9 @@ def follow_settings(run: LeasedRun, plan: Plan, snapshot: Snapshot) -> tuple[str
         planned = [partition for partition in plan.partitions if partition.key.source.topic == name]
         if target is None or not planned or not run.holds(target.name):
             continue
-        hidden = any(log.is_hiding for log in source.readable.values())
-        copies, verifies = (
-            hidden or any(each.copy or each.refused for each in planned),
-            any(each.verify for each in planned),
-        )
+        left = any(each.copy or each.refused or each.position < each.source_end for each in planned)
+        copies = left or any(log.is_hiding for log in source.readable.values())
+        verifies = any(each.verify for each in planned)
         for difference in filter(lambda each: each.can_follow, differences(run.replication, source, target)):
             if difference.waits(to_copy=copies, to_verify=verifies):
                 waiting.append(f"{target.name}: {difference}; a run changes it that finds nothing left to do there")
