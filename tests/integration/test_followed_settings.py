@@ -104,3 +104,11 @@ def test_a_data_interval_follows_too_and_a_new_policy_waits_for_later_intervals(
     assert any("finds nothing left to do" in note for note in interval(scene, 1).notes)
     assert setting(scene.target, scene.topic, "flush.messages") == "500"
     assert setting(scene.target, scene.topic, "cleanup.policy") == "delete"
+
+
+def test_the_topic_of_somebody_else_is_not_changed(scene: Scenario) -> None:
+    scene.source.create(scene.topic, config={"flush.messages": "500"})
+    scene.target.create(scene.topic)
+    scene.target.produce(scene.topic, numbered(3))
+    assert scene.run(target_topics=APPLY).outcome == "failed", "it has records of others"
+    assert setting(scene.target, scene.topic, "flush.messages") != "500"

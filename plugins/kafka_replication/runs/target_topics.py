@@ -144,9 +144,9 @@ def follow_settings(run: LeasedRun, plan: Plan, snapshot: Snapshot) -> tuple[str
     for name, source in snapshot.source.items():
         target = snapshot.target.get(run.replication.target_name(name))
         planned = [partition for partition in plan.partitions if partition.key.source.topic == name]
-        if target is None or not planned or not run.holds(target.name):
-            continue
-        left = any(each.copy or each.refused or each.position < each.source_end for each in planned)
+        if target is None or not planned or not run.holds(target.name) or any(each.refused for each in planned):
+            continue  # a topic that is refused may be somebody else's
+        left = any(each.copy or each.position < each.source_end for each in planned)
         copies = left or any(log.is_hiding for log in source.readable.values())
         verifies = any(each.verify for each in planned)
         for difference in filter(lambda each: each.can_follow, differences(run.replication, source, target)):
