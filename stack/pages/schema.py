@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "audit": (documents.AuditDocument,),
     "ledger": (documents.LedgerDocument, documents.RebuiltDocument),
     "failed": (documents.FailedDocument, documents.DecidedDocument),
+    "groups": (documents.GroupsDocument,),
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
     "watch": (documents.WatchDocument,),

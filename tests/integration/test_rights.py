@@ -9,10 +9,12 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AlterConfigOpType,
     ConfigEntry,
@@ -25,6 +27,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill
+from kafka_replication.runs import groups as moving
 from kafka_replication.runs.backfill import prepare_interval
 from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import open_run
@@ -341,3 +344,26 @@ def test_a_topic_that_a_pattern_selects_and_the_rights_hide_is_named(pair: Pair)
         pair.cluster.admin.delete_topics(["orders-hidden"])["orders-hidden"].result(30)
     assert found.startswith("warning: orders-hidden: ") and "--operation Read --topic orders-hidden" in found
     assert "--allow-principal User:reader" in found
+
+
+def test_a_group_needs_describe_at_the_source_and_read_on_the_target(pair: Pair) -> None:
+    """Without the first nobody shows it; without the second `check` and a run name the right, and the copy goes on."""
+    groups: Any = {"groups": {"include": ["app"]}}
+    settings = {**pair.cluster.as_admin(), "group.id": "app", "log_level": 0}
+    with closing(Consumer(settings)) as consumer:
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+    pair.fill_the_target()
+    run = open_run(pair.replication(**groups), pair, pair.store, "groups")
+    assert ["app has no committed offsets" in problem for problem in moving.move(run, apply=True).problems] == [True]
+    pair.grant("source", Acl("DESCRIBE", "GROUP", "app"))
+    wanted = Acl("READ", "GROUP", "app")
+    assert any(said("target", wanted, str(finding), pair) for finding in pair.check(**groups))
+    assert pair.run(**groups) == ""
+    [row] = pair.store.groups(NAME)
+    assert row.state == "failed"
+    assert said("target", wanted, row.why, pair)
+    pair.grant("target", wanted)
+    assert pair.check(**groups) == []
+    assert pair.run(**groups) == ""
+    [row] = pair.store.groups(NAME)
+    assert (row.state, row.exact, [place.target_topic for place in row.partitions]) == ("moved", 1, [COPY])

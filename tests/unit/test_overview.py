@@ -25,6 +25,7 @@ ORDER = (
     "audit",
     "ledger",
     "failed",
+    "groups",
     "approve-gap",
     "reset",
 )

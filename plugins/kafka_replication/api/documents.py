@@ -9,6 +9,8 @@ from kafka_replication.documents import (
     ApprovedDocument,
     FailureDocument,
     GapRow,
+    GroupPlaceRow,
+    GroupRow,
     OpenCauseRow,
     PartitionRow,
     ResetDocument,
@@ -29,6 +31,7 @@ from kafka_replication.planning.plan import Plan as StoredPlan
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
+from kafka_replication.reporting.groups import GroupsDocument
 from kafka_replication.reporting.ledger import LedgerDocument, LedgerRow, RebuiltDocument, RebuiltRow
 from kafka_replication.reporting.progress import Progress as ProgressRow
 from kafka_replication.reporting.progress import RecentRunRow, StatusDocument
@@ -68,6 +71,9 @@ __all__ = [
     "FailureDocument",
     "FindingRow",
     "GapRow",
+    "GroupPlaceRow",
+    "GroupRow",
+    "GroupsDocument",
     "HistoryRow",
     "IdsRow",
     "KeyRow",

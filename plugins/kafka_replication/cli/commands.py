@@ -348,6 +348,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "audit": repairs.audit,
     "ledger": ledger,
     "failed": repairs.failed,
+    "groups": repairs.groups,
     "approve-gap": repairs.approve_gap,
     "reset": repairs.reset,
 }

@@ -17,7 +17,7 @@ import typer
 from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
 from kafka_replication.documents import as_json as json_of
-from kafka_replication.model.choices import Action
+from kafka_replication.model.choices import Action, GroupAction
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.runs.leasing import leased, topic_scope
@@ -160,6 +160,33 @@ def _range(from_: int, until: int) -> OffsetRange:
         raise BadInput(
             f"--from {from_} --until {until}: {e}", "give the first lost offset and the first one after the gap"
         ) from e
+
+
+def groups(
+    action: Annotated[
+        GroupAction,
+        typer.Argument(help="list (as they were seen last), plan (change nothing) or apply.", show_default=False),
+    ],
+    file: File,
+    group: Annotated[list[str], typer.Option("--group", help="Only this group; may be given several times.")] = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Show where consumer groups go on in the target's topics, and commit these places in their name.
+
+    A group with members on the target is left alone. No place is ahead of what was verified. The exit code is 1 if a
+    group cannot be moved.
+    """
+
+    def do(run: Run) -> Result:
+        from kafka_replication.runs import groups as moving
+
+        if action == GroupAction.LIST:
+            document = moving.seen_last(run)
+        else:
+            document = moving.move(run, apply=action == GroupAction.APPLY, only=group)
+        return document, document.text(), int(document.failed)
+
+    act(file, as_json, do, writes=action == GroupAction.APPLY, looks=action != GroupAction.APPLY)
 
 
 def failed(

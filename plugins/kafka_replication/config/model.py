@@ -23,6 +23,7 @@ from kafka_replication.config.sections import (
     Alerts,
     Copy,
     Failures,
+    Groups,
     Retention,
     Retries,
     Section,
@@ -63,8 +64,8 @@ class Replication(Section):
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
             "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-            "in `.backfill`, `.audit`, `.failed` or `.repair`. The ledger identifies a replication by its name: a"
-            " renamed one starts from the beginning."
+            "in `.backfill`, `.audit`, `.failed`, `.groups` or `.repair`. The ledger identifies a replication by its"
+            " name: a renamed one starts from the beginning."
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
@@ -171,6 +172,9 @@ class Replication(Section):
     target_topics: TargetTopics = Field(
         default_factory=TargetTopics, description="What is expected of the target's topics."
     )
+    groups: Groups = Field(
+        default_factory=Groups, description="Which consumer groups go on at the same place on the target."
+    )
     spark: Spark = Field(
         default_factory=Spark, description="Where Spark runs, and how many partitions it copies at once."
     )
@@ -214,6 +218,19 @@ class Replication(Section):
                 "interval needs a time as start_from, such as 2030-01-31T06:00:00Z: the first interval begins there"
             )
         return progress
+
+    @field_validator("groups")
+    @classmethod
+    def _can_be_moved(cls, groups: Groups, info: ValidationInfo) -> Groups:
+        target, partitioning = info.data.get("target"), info.data.get("partitioning")
+        if groups.include and target is not None and target.type != KAFKA:
+            raise ValueError(f"a target of type '{target.type}' has no consumer groups: remove it")
+        if groups.include and partitioning not in (KEEP, None):
+            raise ValueError(
+                f"with 'partitioning: {partitioning}' the records of a partition lie in several ones, and no place in"
+                f" them stands for an offset: write 'partitioning: {KEEP}', or remove it"
+            )
+        return groups
 
     @field_validator("accept_loss")
     @classmethod

@@ -25,6 +25,7 @@ QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
 AUDIT_SUFFIX = ".audit"
 BACKFILL_SUFFIX = ".backfill"
 FAILED_SUFFIX = ".failed"
+GROUPS_SUFFIX = ".groups"
 REPAIR_SUFFIX = ".repair"
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
@@ -56,6 +57,7 @@ def check_replication_name(name: str) -> str:
         BACKFILL_SUFFIX: "the name of its backfill DAG",
         AUDIT_SUFFIX: "how the audit DAG of a replication is called",
         FAILED_SUFFIX: "the name of its DAG for failed records",
+        GROUPS_SUFFIX: "the name of its DAG for consumer groups",
         REPAIR_SUFFIX: "the name of its DAG for gaps and resets",
     }.items():
         if name.endswith(suffix):
@@ -124,6 +126,13 @@ def check_topic_entry(entry: str) -> str:
         compiled(entry)
     elif problem := topic_problem(entry):
         raise ValueError(f"{problem}; a regular expression must start with ^{_meant(entry)}")
+    return entry
+
+
+def check_expression_if_any(entry: str) -> str:
+    """Any name, or a regular expression that starts with ``^``."""
+    if is_pattern(entry):
+        compiled(entry)
     return entry
 
 

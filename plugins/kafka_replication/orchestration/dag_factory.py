@@ -170,13 +170,12 @@ Airflow's own card *Backfill* {airflows}. To copy a range that you name, use `{n
 
 
 def by_hand(replication: Replication, suffix: str, description: str, doc: str, params: Params, **more: Any) -> DAG:
-    """A DAG beside that of the replication, which only a person triggers. Its tasks are not tried again unless ``more``
-    says so. The form has names, numbers, times and switches only, never client settings.
+    """A DAG beside that of the replication, which only a person triggers, and whose tasks are not tried again, unless
+    ``more`` says so. The form has names, numbers, times and switches only, never client settings.
     """
-    usual = {"start_date": START, "default_args": {"retries": 0}}
+    usual = {"start_date": START, "default_args": {"retries": 0}, "schedule": None}
     return DAG(
         dag_id=f"{replication.name}{suffix}",
-        schedule=None,
         catchup=False,
         description=description,
         doc_md=doc,

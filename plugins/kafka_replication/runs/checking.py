@@ -14,7 +14,7 @@ from kafka_replication.model.trouble import Trouble, in_order
 from kafka_replication.planning import rights
 from kafka_replication.planning.preflight import loops
 from kafka_replication.reporting.table import EngineRow, engine_rows
-from kafka_replication.runs import previewing
+from kafka_replication.runs import groups, previewing
 from kafka_replication.runs.replicating import job
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark import reach
@@ -55,6 +55,7 @@ def check(run: Run) -> Checked:
         except NotAuthorized as error:
             found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
         found += [*_loops(run, as_written), *_hidden(run)]
+        found += groups.check(run)
     found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
     return Checked(in_order(found), engines)
 
