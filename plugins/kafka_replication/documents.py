@@ -143,7 +143,8 @@ class StatusRow(PartitionRow):
 
     What is not known because a cluster does not answer, or because nothing was copied, is null. ``in_store`` is false
     where the store knows less than the ledger. ``withheld`` offsets are hidden by an open transaction.
-    ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near.
+    ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near. ``settings`` are
+    those of the whole target topic that do not follow the source.
     """
 
     state: str
@@ -173,6 +174,7 @@ class StatusRow(PartitionRow):
     error: str | None
     remedy: str | None
     lost_in_seconds: float | None
+    settings: tuple[str, ...] = ()
 
 
 # moved: committed on the target. planned: would be. in step: is there already. ahead: the group is further there, for

@@ -279,6 +279,8 @@ class Replication(Section):
         parts: Any = dict.fromkeys(("target", "on_existing_target", "partitioning", "delivery"), True)
         parts |= {"source": {"connection"}, "topics": {"rename"}, "target_topics": {"partitions"}}
         chosen = self.model_dump(mode="json", include=parts, exclude_defaults=True)
+        if isinstance(self.topics.rename, dict):  # its order counts
+            chosen["topics"] = {"rename": [*self.topics.rename.items()]}
         return {name: json.dumps(value, sort_keys=True) for name, value in chosen.items() if value}
 
     @property

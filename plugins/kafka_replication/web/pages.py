@@ -219,15 +219,17 @@ def paged(found: Sequence[T], page: int) -> tuple[int, int, Sequence[T]]:
 
 
 def _partitions(reader: Reader, row: Row, q: str, page: int) -> Mapping[str, Any]:
-    words = q.lower().split()
+    words, standing = q.lower().split(), reader.store.standing_partitions(row.replication)
     found = [
         each
-        for each in reader.store.standing_partitions(row.replication)
+        for each in standing
         if all(word in f"{each.source} {each.target_topic} {each.state}".lower() for word in words)
     ]
     found.sort(key=lambda each: (each.error is None, -(each.lag or 0)))
     number, pages, shown = paged(found, page)
-    return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages}
+    differing = dict.fromkeys((each.topic, each.target_topic, text) for each in standing for text in each.settings)
+    settings = list(differing)[:AT_ONCE]
+    return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages, "settings": settings}
 
 
 def _lost(row: StatusRow) -> Mapping[str, str]:
