@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 259,
-    "classes": 593,
-    "functions": 3482,
+    "modules": 261,
+    "classes": 594,
+    "functions": 3509,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
-    "keys of the file": 54,
+    "keys of the file": 57,
     "pages of the docs": 33,
 }
 
