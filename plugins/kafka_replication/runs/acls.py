@@ -1,0 +1,144 @@
+"""Carries the rights on copied topics and groups over to the target: looks at both clusters, then acts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from kafka_replication.kafka import AdminClient, acls, clients, topics
+from kafka_replication.model.choices import KAFKA
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.offsets import PREFIX
+from kafka_replication.model.rights import Operation, Side
+from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.acls import (
+    ALLOW,
+    EVERYBODY,
+    GROUP,
+    LITERAL,
+    PREFIXED,
+    TOPIC,
+    Acl,
+    AclPlan,
+    Copied,
+    plan,
+)
+from kafka_replication.reporting.acls import AclsDocument, ScramRow
+from kafka_replication.runs.run import Run
+
+Groups = Callable[[str], bool]
+
+
+COPIED_GROUPS: Groups | None = None  # what says whether a group is copied: a file names none yet
+
+
+def look(run: Run, groups: Groups | None = COPIED_GROUPS) -> AclsDocument:
+    """The document of what is to be done. Changes nothing. ``groups`` is true for those that are copied.
+
+    Raises BadInput for a target that is not Kafka, NotAuthorized without ``Describe`` on a cluster, Refused for a
+    cluster without an authorizer, Unreachable.
+    """
+    run.clusters.connect()
+    source, target = run.clusters.source_admin, _target(run)
+    there, here = acls.read(source), acls.read(target)
+    copied = {TOPIC: _topics(run, source, target, there, here)}
+    if groups is not None:
+        names = {*acls.groups(source), *_named(there, GROUP)}
+        others = {*acls.groups(target), *_named(here, GROUP)}
+        copied[GROUP] = Copied(
+            names={name: name for name in names if groups(name)},
+            rename=lambda name: name,
+            others={name for name in others if not groups(name)},
+        )
+    # A person may look with a login of his own. The rights of the runs, which docs/connections.md lists, name ours.
+    own = {rule.principal for rule in there | here if rule.permission == ALLOW and rule.name.startswith(PREFIX)}
+    own |= {login.principal for login in run.clusters.logins.values()}
+    made = plan(there, here, copied, run.replication.acls, own - {EVERYBODY})
+    return AclsDocument(
+        replication=run.replication.name,
+        applied=False,
+        plan=made,
+        scram_users=tuple(_scram_users(run, made, source, target)),
+        quotas=f"{_configs(run, 'source')} --describe --entity-type users",
+    )
+
+
+def apply(run: Run, looked: AclsDocument) -> AclsDocument:
+    """Do it, and return when the brokers show it. Raises NotAuthorized, Refused, Unreachable: what was done stays."""
+    if looked.plan.to_create or looked.plan.to_remove:
+        acls.write(_target(run), looked.plan.to_create, looked.plan.to_remove)
+    return replace(looked, applied=True)
+
+
+def findings(run: Run) -> list[Trouble]:
+    """A warning for each side that `acls apply` could not work on; a run does not need it. Raises Unreachable."""
+    found = list[Trouble]()
+    sides: tuple[tuple[Callable[[], AdminClient], Operation], ...] = (
+        (lambda: run.clusters.source_admin, Operation.DESCRIBE),
+        (lambda: _target(run), Operation.ALTER),
+    )
+    for admin, operation in sides:
+        try:
+            if error := acls.missing_right(admin(), operation):
+                raise error
+            acls.read(admin())
+        except (BadInput, Refused) as refused:
+            found.append(Trouble("warning", "kafka-replication acls", refused.what, refused.remedy))
+    return found
+
+
+def _target(run: Run) -> AdminClient:
+    if run.replication.target.type != KAFKA:
+        raise BadInput(
+            f"a target of type {run.replication.target.type} has no ACLs of Kafka", "remove the section acls"
+        )
+    return clients.shared_admin(run.clusters.target_connection)
+
+
+def _topics(run: Run, source: AdminClient, target: AdminClient, there: frozenset[Acl], here: frozenset[Acl]) -> Copied:
+    replication = run.replication
+    copied = {
+        name: replication.target_name(name)
+        for name in topics.names(source)
+        if replication.selects(name) and not replication.target_problem(name)
+    }
+    others = {*topics.names(target), *_named(here, TOPIC)} - set(copied.values())
+    asked = {replication.target_name(acl.name) for acl in there if (acl.resource, acl.pattern) == (TOPIC, PREFIXED)}
+    asked |= {acl.name for acl in here if (acl.resource, acl.pattern) == (TOPIC, PREFIXED)}
+    asked = {beginning for beginning in asked if any(name.startswith(beginning) for name in copied.values())}
+    return Copied(
+        names=copied,
+        rename=replication.target_name,
+        others=others,
+        hiding=acls.hiding(target, asked),
+        selects=replication.selects,
+    )
+
+
+def _named(rules: frozenset[Acl], kind: str) -> set[str]:
+    """Names that may exist although no list shows them."""
+    return {acl.name for acl in rules if (acl.resource, acl.pattern) == (kind, LITERAL) and acl.beginning is None}
+
+
+def _configs(run: Run, side: Side) -> str:
+    address = run.clusters.logins[side].cluster.address
+    return f"kafka-configs.sh --bootstrap-server {address} --command-config admin.properties"
+
+
+def _scram_users(run: Run, made: AclPlan, source: AdminClient, target: AdminClient) -> Iterator[ScramRow]:
+    pairs = [(principal.partition(":"), name.partition(":")) for principal, name in made.principals.items()]
+    users = [(user, name) for (kind, _, user), (other, _, name) in pairs if kind == other == "User" and user != "*"]
+    credentials, on_target = (acls.scram_users(source), acls.scram_users(target)) if users else ({}, {})
+    for user, name in users:
+        for mechanism, iterations in credentials.get(user, ()):
+            secret = shlex.quote(f"{mechanism}=[iterations={iterations},password=...]")
+            yield ScramRow(
+                user=user,
+                target_user=name,
+                mechanism=mechanism,
+                iterations=iterations,
+                on_target=mechanism in dict(on_target.get(name, ())),
+                command=f"{_configs(run, 'target')} --alter --entity-type users --entity-name {shlex.quote(name)}"
+                f" --add-config {secret}",
+            )
