@@ -24,6 +24,7 @@ from kafka_replication.kafka import acls as kafka_acls
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused
 from kafka_replication.planning.acls import Acl as Rule
+from kafka_replication.planning.acls import Copied
 from kafka_replication.reporting.acls import AclsDocument
 from kafka_replication.runs import acls, checking
 from kafka_replication.runs.run import Run, open_run
@@ -142,7 +143,7 @@ def test_groups_principals_writes_and_removal(pair: Carrying) -> None:
     pair.grant("alice", *on_topic(TOPIC, "ALL"), Acl("ALL", "GROUP", "billing"), Acl("READ", "GROUP", "other"))
     section = {"principals": {"User:alice": "User:alice-dr"}, "writes": True}
     run = pair.opened(**section)
-    document = acls.apply(run, acls.look(run, lambda group: group == "billing"))
+    document = acls.apply(run, acls.look(run, Copied(names={}, rename=str, selects="billing".__eq__)))
     assert document.plan.elsewhere["GROUP"] == 1
     assert (pair.rules("alice-dr"), pair.rules("alice-dr", "billing")) == ({"ALLOW ALL"}, {"ALLOW ALL"})
     (row,) = document.scram_users

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AclBinding,
     AclBindingFilter,
@@ -23,9 +22,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka import topics
-from kafka_replication.kafka.connect_diagnosis import Asked, name_of, principal_of, translate
+from kafka_replication.kafka.connect_diagnosis import Asked, name_of, translate
 from kafka_replication.model.errors import NotAuthorized, Refused, Stalled
-from kafka_replication.model.rights import Operation, Resource, Right
+from kafka_replication.model.rights import Operation
 from kafka_replication.planning.acls import ALLOW, DENY, Acl
 
 AT_ONCE = 1_000  # rules in one request: controllers refuse one that makes more than 10,000 entries
@@ -33,14 +32,11 @@ LOOK = 0.1  # seconds between two looks at what was written
 _CLUSTER = {"BROKER": "CLUSTER"}  # the client's word, and everybody else's
 
 
-def missing_right(admin: AdminClient, operation: Operation) -> NotAuthorized | None:
-    """The error if this client may not do ``operation`` on the cluster (KIP-430). Raises Unreachable."""
-    if operation.name in {allowed.name for allowed in _cluster(admin).authorized_operations or ()}:
-        return None
-    settings = Asked.of(admin).settings
-    cluster = name_of(settings)
-    right = Right(side=cluster.side or "target", operation=operation, resource=Resource.CLUSTER)
-    return NotAuthorized.of(right, cluster, principal_of(settings))
+def check_right(admin: AdminClient, operation: Operation) -> None:
+    """Raises NotAuthorized if this client may not do ``operation`` on the cluster (KIP-430), Unreachable."""
+    if operation.name not in {allowed.name for allowed in _cluster(admin).authorized_operations or ()}:
+        asked = Asked.of(admin, cluster=(operation, ""))
+        raise translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "reading or writing ACLs", asked)
 
 
 def _cluster(admin: AdminClient) -> DescribeClusterResult:
@@ -52,18 +48,13 @@ def _cluster(admin: AdminClient) -> DescribeClusterResult:
     return described
 
 
-def _check_describe(admin: AdminClient) -> None:
-    if error := missing_right(admin, Operation.DESCRIBE):
-        raise error
-
-
 def read(admin: AdminClient) -> frozenset[Acl]:
     """All rules of the cluster. Raises NotAuthorized without ``Describe`` on the cluster, Refused without an
     authorizer, Unreachable.
 
     librdkafka 2.16 drops the error of the brokers in both cases: the list is empty then.
     """
-    _check_describe(admin)
+    check_right(admin, Operation.DESCRIBE)
     # None is any name, any principal, any host; the stubs do not know that.
     every: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY]
     wanted = AclBindingFilter(*[*every, AclPermissionType.ANY])
@@ -71,7 +62,7 @@ def read(admin: AdminClient) -> frozenset[Acl]:
         admin, "reading the ACLs", lambda seconds: admin.describe_acls(wanted, request_timeout=seconds)
     )
     if not rules:
-        _check_describe(admin)
+        check_right(admin, Operation.DESCRIBE)
         _check_authorizer(admin)
     return frozenset(
         Acl(
@@ -109,12 +100,11 @@ def write(admin: AdminClient, create: Collection[Acl], remove: Collection[Acl]) 
 
     Raises NotAuthorized, Refused, Unreachable: what was written until then stays, and the same call does the rest.
     """
-    if error := missing_right(admin, Operation.ALTER):
-        raise error
+    check_right(admin, Operation.ALTER)
     for permission in (DENY, ALLOW):
-        _each(admin, "creating", [acl for acl in create if acl.permission == permission], _create)
+        _send(admin, [acl for acl in create if acl.permission == permission], admin.create_acls, AclBinding)
     for permission in (ALLOW, DENY):
-        _each(admin, "removing", [acl for acl in remove if acl.permission == permission], _remove)
+        _send(admin, [acl for acl in remove if acl.permission == permission], admin.delete_acls, AclBindingFilter)
     until = time.monotonic() + topics.TIMEOUT
     while not (there := read(admin)).issuperset(create) or not there.isdisjoint(remove):
         if time.monotonic() > until:
@@ -123,42 +113,22 @@ def write(admin: AdminClient, create: Collection[Acl], remove: Collection[Acl]) 
         time.sleep(LOOK)
 
 
-_Send = Callable[[AdminClient, Sequence[Acl]], Iterable[Future[Any]]]
-
-
-def _each(admin: AdminClient, doing: str, acls: Sequence[Acl], send: _Send) -> None:
+def _send(admin: AdminClient, acls: Sequence[Acl], request: Callable[..., Any], kind: Callable[..., Any]) -> None:
     for first in range(0, len(acls), AT_ONCE):
-        some = acls[first : first + AT_ONCE]
-        for acl, future in zip(some, send(admin, some), strict=True):
+        some = {acl: kind(*_terms(acl)) for acl in acls[first : first + AT_ONCE]}
+        answers = request(list(some.values()), request_timeout=topics.TIMEOUT)
+        for acl, term in some.items():
             try:
-                future.result(2 * topics.TIMEOUT)
+                answers[term].result(2 * topics.TIMEOUT)
             except KafkaException as e:
                 asked = Asked.of(admin, cluster=(Operation.ALTER, ""))
-                raise translate(e.args[0], f"{doing} the ACL {acl}", asked) from e
-
-
-def _create(admin: AdminClient, acls: Sequence[Acl]) -> Iterable[Future[Any]]:
-    return admin.create_acls([AclBinding(*_terms(acl)) for acl in acls], request_timeout=topics.TIMEOUT).values()
-
-
-def _remove(admin: AdminClient, acls: Sequence[Acl]) -> Iterable[Future[Any]]:
-    return admin.delete_acls([AclBindingFilter(*_terms(acl)) for acl in acls], request_timeout=topics.TIMEOUT).values()
+                raise translate(e.args[0], f"writing the ACL {acl}", asked) from e
 
 
 def _terms(acl: Acl) -> list[Any]:
     kind, pattern = ResourceType[acl.resource], ResourcePatternType[acl.pattern]
     operation, permission = AclOperation[acl.operation], AclPermissionType[acl.permission]
     return [kind, acl.name, pattern, acl.principal, acl.host, operation, permission]
-
-
-def groups(admin: AdminClient) -> list[str]:
-    """All consumer groups, for a client with ``Describe`` on the cluster. Raises NotReady, Unreachable."""
-    listed = topics.answer(
-        admin, "listing the groups", lambda seconds: admin.list_consumer_groups(request_timeout=seconds)
-    )
-    for error in listed.errors:
-        raise translate(error.args[0], "listing the groups", Asked.of(admin))
-    return [group.group_id for group in listed.valid]
 
 
 def hiding(admin: AdminClient, beginnings: Iterable[str]) -> set[str]:
@@ -176,7 +146,7 @@ def scram_users(admin: AdminClient) -> Mapping[str, Sequence[tuple[str, int]]]:
     Without the right, librdkafka 2.16 ends the whole process when it reads the brokers' answer, so it is asked for
     first.
     """
-    _check_describe(admin)
+    check_right(admin, Operation.DESCRIBE)
     ask: Callable[..., Any] = admin.describe_user_scram_credentials  # of all users it is one future
     users = topics.answer(admin, "reading SCRAM users", lambda seconds: ask(request_timeout=seconds))
     return {

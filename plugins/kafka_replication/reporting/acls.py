@@ -47,7 +47,5 @@ class AclsDocument:
             lines.append(f"SCRAM user {row.target_user} ({row.mechanism}) {there}")
         lines.append(f"quotas are not carried over; those of the source: {self.quotas}")
         done = ("created", "removed") if self.applied else ("to create", "to remove")
-        counts = (
-            f"{len(made.to_create)} {done[0]}, {len(made.to_remove)} {done[1]}, {len(made.present)} present already"
-        )
-        return "\n".join([*lines, counts])
+        counts = zip((made.to_create, made.to_remove, made.present), (*done, "present already"), strict=True)
+        return "\n".join([*lines, ", ".join(f"{len(some)} {what}" for some, what in counts)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import filterfalse
 
 from kafka_replication.kafka import AdminClient, acls, clients, topics
 from kafka_replication.model.choices import KAFKA
@@ -14,6 +15,7 @@ from kafka_replication.model.rights import Operation, Side
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.acls import (
     ALLOW,
+    ANY,
     EVERYBODY,
     GROUP,
     LITERAL,
@@ -27,14 +29,10 @@ from kafka_replication.planning.acls import (
 from kafka_replication.reporting.acls import AclsDocument, ScramRow
 from kafka_replication.runs.run import Run
 
-Groups = Callable[[str], bool]
 
-
-COPIED_GROUPS: Groups | None = None  # what says whether a group is copied: a file names none yet
-
-
-def look(run: Run, groups: Groups | None = COPIED_GROUPS) -> AclsDocument:
-    """The document of what is to be done. Changes nothing. ``groups`` is true for those that are copied.
+def look(run: Run, groups: Copied | None = None) -> AclsDocument:
+    """The document of what is to be done. Changes nothing. ``groups``: those that are copied, of which the clusters
+    list some; their ``others`` are groups of every kind.
 
     Raises BadInput for a target that is not Kafka, NotAuthorized without ``Describe`` on a cluster, Refused for a
     cluster without an authorizer, Unreachable.
@@ -44,13 +42,12 @@ def look(run: Run, groups: Groups | None = COPIED_GROUPS) -> AclsDocument:
     there, here = acls.read(source), acls.read(target)
     copied = {TOPIC: _topics(run, source, target, there, here)}
     if groups is not None:
-        names = {*acls.groups(source), *_named(there, GROUP)}
-        others = {*acls.groups(target), *_named(here, GROUP)}
-        copied[GROUP] = Copied(
-            names={name: name for name in names if groups(name)},
-            rename=lambda name: name,
-            others={name for name in others if not groups(name)},
+        selected, others = (
+            filter(groups.selects, _named(there, GROUP)),
+            filterfalse(groups.selects, _named(here, GROUP)),
         )
+        names = {**groups.names, **{name: name for name in selected}}
+        copied[GROUP] = replace(groups, names=names, others={*groups.others, *others})
     # A person may look with a login of his own. The rights of the runs, which docs/connections.md lists, name ours.
     own = {rule.principal for rule in there | here if rule.permission == ALLOW and rule.name.startswith(PREFIX)}
     own |= {login.principal for login in run.clusters.logins.values()}
@@ -72,27 +69,24 @@ def apply(run: Run, looked: AclsDocument) -> AclsDocument:
 
 
 def findings(run: Run) -> list[Trouble]:
-    """A warning for each side that `acls apply` could not work on; a run does not need it. Raises Unreachable."""
-    found = list[Trouble]()
-    sides: tuple[tuple[Callable[[], AdminClient], Operation], ...] = (
-        (lambda: run.clusters.source_admin, Operation.DESCRIBE),
-        (lambda: _target(run), Operation.ALTER),
-    )
-    for admin, operation in sides:
-        try:
-            if error := acls.missing_right(admin(), operation):
-                raise error
-            acls.read(admin())
-        except (BadInput, Refused) as refused:
-            found.append(Trouble("warning", "kafka-replication acls", refused.what, refused.remedy))
-    return found
+    """A warning for each side on which `acls apply` would be refused; a run is not. Raises Unreachable."""
+    return [
+        *_refused(lambda: run.clusters.source_admin, Operation.DESCRIBE),
+        *_refused(lambda: _target(run), Operation.ALTER),
+    ]
+
+
+def _refused(admin: Callable[[], AdminClient], operation: Operation) -> Iterator[Trouble]:
+    try:
+        acls.check_right(admin(), operation)
+        acls.read(admin())
+    except (BadInput, Refused) as error:
+        yield Trouble("warning", "kafka-replication acls", error.what, error.remedy)
 
 
 def _target(run: Run) -> AdminClient:
     if run.replication.target.type != KAFKA:
-        raise BadInput(
-            f"a target of type {run.replication.target.type} has no ACLs of Kafka", "remove the section acls"
-        )
+        raise BadInput(f"a target of type {run.replication.target.type} has no ACLs", "remove the section acls")
     return clients.shared_admin(run.clusters.target_connection)
 
 
@@ -104,8 +98,7 @@ def _topics(run: Run, source: AdminClient, target: AdminClient, there: frozenset
         if replication.selects(name) and not replication.target_problem(name)
     }
     others = {*topics.names(target), *_named(here, TOPIC)} - set(copied.values())
-    asked = {replication.target_name(acl.name) for acl in there if (acl.resource, acl.pattern) == (TOPIC, PREFIXED)}
-    asked |= {acl.name for acl in here if (acl.resource, acl.pattern) == (TOPIC, PREFIXED)}
+    asked = {replication.target_name(name) for name in _named(there, TOPIC, PREFIXED)} | _named(here, TOPIC, PREFIXED)
     asked = {beginning for beginning in asked if any(name.startswith(beginning) for name in copied.values())}
     return Copied(
         names=copied,
@@ -116,9 +109,9 @@ def _topics(run: Run, source: AdminClient, target: AdminClient, there: frozenset
     )
 
 
-def _named(rules: frozenset[Acl], kind: str) -> set[str]:
-    """Names that may exist although no list shows them."""
-    return {acl.name for acl in rules if (acl.resource, acl.pattern) == (kind, LITERAL) and acl.beginning is None}
+def _named(rules: frozenset[Acl], kind: str, pattern: str = LITERAL) -> set[str]:
+    """Names in rules, which may exist although no list shows them; or beginnings of names."""
+    return {acl.name for acl in rules if (acl.resource, acl.pattern) == (kind, pattern) and acl.name != ANY}
 
 
 def _configs(run: Run, side: Side) -> str:
