@@ -24,7 +24,6 @@ from kafka_replication.kafka import acls as kafka_acls
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused
 from kafka_replication.planning.acls import Acl as Rule
-from kafka_replication.planning.acls import Copied
 from kafka_replication.reporting.acls import AclsDocument
 from kafka_replication.runs import acls, checking
 from kafka_replication.runs.run import Run, open_run
@@ -44,7 +43,7 @@ class Carrying(Pair):
     section: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        return super().document() | {"acls": self.section}
+        return super().document() | {"acls": self.section, "groups": {"include": ["billing"]}}
 
     def opened(self, **section: Any) -> Run:
         return open_run(self.replication(acls=section), self, self.store, "acls", Deadline.after(60), looks=True)
@@ -139,13 +138,13 @@ def test_a_prefix_is_carried_over_where_the_target_shows_that_it_reaches_copies_
         pair.cluster.admin.delete_topics(["copy.ordinary"])["copy.ordinary"].result(30)
 
 
-def test_groups_principals_writes_and_removal(pair: Carrying) -> None:
-    pair.grant("alice", *on_topic(TOPIC, "ALL"), Acl("ALL", "GROUP", "billing"), Acl("READ", "GROUP", "other"))
+def test_principals_writes_and_removal(pair: Carrying) -> None:
+    pair.grant("alice", *on_topic(TOPIC, "ALL"), Acl("ALL", "GROUP", "billing"))
     section = {"principals": {"User:alice": "User:alice-dr"}, "writes": True}
     run = pair.opened(**section)
-    document = acls.apply(run, acls.look(run, Copied(names={}, rename=str, selects="billing".__eq__)))
-    assert document.plan.elsewhere["GROUP"] == 1
-    assert (pair.rules("alice-dr"), pair.rules("alice-dr", "billing")) == ({"ALLOW ALL"}, {"ALLOW ALL"})
+    document = acls.apply(run, acls.look(run))
+    assert document.plan.elsewhere["GROUP"] == 1, "in one cluster a group is no copy of itself"
+    assert (pair.rules("alice-dr"), pair.rules("alice-dr", "billing")) == ({"ALLOW ALL"}, set())
     (row,) = document.scram_users
     assert not row.on_target and "--entity-name alice-dr --add-config 'SCRAM-SHA-512=[iterations=4096," in row.command
     # Then alice is to have less, and somebody else had a right only on the target.
@@ -161,6 +160,19 @@ def test_groups_principals_writes_and_removal(pair: Carrying) -> None:
     assert pair.rules("alice") == {"ALLOW READ", "ALLOW DESCRIBE_CONFIGS"}
     assert pair.rules("writer") == {"ALLOW WRITE"}, "the replication's own rights stay"
     assert pair.look(remove=True).plan.to_remove == ()
+
+
+@pytest.mark.slow
+def test_between_two_clusters_the_selected_groups_keep_their_names(pair: Carrying, stack_folder: Path) -> None:
+    pair.grant("alice", *on_topic(TOPIC, "READ"), Acl("ALL", "GROUP", "billing"), Acl("READ", "GROUP", "other"))
+    pair.grant("mallory", Acl("READ", "GROUP", "bill", prefixed=True, deny=True))
+    with secured_cluster(stack_folder) as target:
+        pair.settings = {**pair.settings, "target": target.as_admin()}
+        rules = {str(rule) for rule in acls.apply(pair.opened(), pair.look()).plan.to_create}
+        assert {str(rule) for rule in kafka_acls.read(target.admin)} == rules
+        assert acls.apply(pair.opened(), pair.look()).plan.to_create == ()
+    denied = {"GROUP bill* DENY READ User:mallory"}
+    assert rules == {f"TOPIC {COPY} ALLOW READ User:alice", "GROUP billing ALLOW READ User:alice", *denied}
 
 
 @pytest.mark.parametrize(

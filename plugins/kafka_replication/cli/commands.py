@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 import kafka_replication
-from kafka_replication.cli import acls, command_frame, exporter, files, repairs, terminal_progress
+from kafka_replication.cli import command_frame, exporter, files, repairs, terminal_progress
 from kafka_replication.cli import watch as watching
 from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.config.expression import parse_time
@@ -349,7 +349,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "ledger": ledger,
     "failed": repairs.failed,
     "groups": repairs.groups,
-    "acls": acls.acls,
+    "acls": repairs.acls,
     "approve-gap": repairs.approve_gap,
     "reset": repairs.reset,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import filterfalse
 
-from kafka_replication.kafka import AdminClient, acls, clients, topics
+from kafka_replication.config import Replication
+from kafka_replication.kafka import AdminClient, acls, clients, groups, topics
 from kafka_replication.model.choices import KAFKA
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.offsets import PREFIX
@@ -30,9 +30,8 @@ from kafka_replication.reporting.acls import AclsDocument, ScramRow
 from kafka_replication.runs.run import Run
 
 
-def look(run: Run, groups: Copied | None = None) -> AclsDocument:
-    """The document of what is to be done. Changes nothing. ``groups``: those that are copied, of which the clusters
-    list some; their ``others`` are groups of every kind.
+def look(run: Run) -> AclsDocument:
+    """The document of what is to be done. Changes nothing.
 
     Raises BadInput for a target that is not Kafka, NotAuthorized without ``Describe`` on a cluster, Refused for a
     cluster without an authorizer, Unreachable.
@@ -40,14 +39,10 @@ def look(run: Run, groups: Copied | None = None) -> AclsDocument:
     run.clusters.connect()
     source, target = run.clusters.source_admin, _target(run)
     there, here = acls.read(source), acls.read(target)
-    copied = {TOPIC: _topics(run, source, target, there, here)}
-    if groups is not None:
-        selected, others = (
-            filter(groups.selects, _named(there, GROUP)),
-            filterfalse(groups.selects, _named(here, GROUP)),
-        )
-        names = {**groups.names, **{name: name for name in selected}}
-        copied[GROUP] = replace(groups, names=names, others={*groups.others, *others})
+    copied = {
+        TOPIC: _topics(run.replication, source, target, there, here),
+        GROUP: _groups(run.replication, source, target, there, here),
+    }
     # A person may look with a login of his own. The rights of the runs, which docs/connections.md lists, name ours.
     own = {rule.principal for rule in there | here if rule.permission == ALLOW and rule.name.startswith(PREFIX)}
     own |= {login.principal for login in run.clusters.logins.values()}
@@ -90,8 +85,21 @@ def _target(run: Run) -> AdminClient:
     return clients.shared_admin(run.clusters.target_connection)
 
 
-def _topics(run: Run, source: AdminClient, target: AdminClient, there: frozenset[Acl], here: frozenset[Acl]) -> Copied:
-    replication = run.replication
+def _groups(
+    replication: Replication, source: AdminClient, target: AdminClient, there: frozenset[Acl], here: frozenset[Acl]
+) -> Copied:
+    """The groups that the file selects, whether they have committed something or not. In one cluster none is a copy."""
+    selects = replication.groups.selects
+    if not replication.groups.include or topics.cluster_id(source) == topics.cluster_id(target):
+        return Copied(names={}, rename=str)
+    names = {name: name for name in {*groups.kinds(source), *_named(there, GROUP)} if selects(name)}
+    others = {name for name in {*groups.kinds(target), *_named(here, GROUP)} if not selects(name)}
+    return Copied(names=names, rename=str, others=others)
+
+
+def _topics(
+    replication: Replication, source: AdminClient, target: AdminClient, there: frozenset[Acl], here: frozenset[Acl]
+) -> Copied:
     copied = {
         name: replication.target_name(name)
         for name in topics.names(source)
