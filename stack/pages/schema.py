@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "ledger": (documents.LedgerDocument, documents.RebuiltDocument),
     "failed": (documents.FailedDocument, documents.DecidedDocument),
     "groups": (documents.GroupsDocument,),
+    "acls": (documents.AclsDocument,),
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
     "watch": (documents.WatchDocument,),

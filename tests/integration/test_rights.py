@@ -110,6 +110,7 @@ def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) 
     assert said(side, acl, str(found[0]), pair), str(found[0])
     assert granted_by(acl) in found[0].remedy
     assert f"--allow-principal User:{pair.users[side]}" in found[0].remedy
+    assert "a rule that denies it has to be removed" in found[0].remedy, "no user of the pair sees the rules"
 
 
 def test_check_finds_a_transaction_that_the_target_does_not_allow(pair: Pair) -> None:

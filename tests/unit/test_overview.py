@@ -26,6 +26,7 @@ ORDER = (
     "ledger",
     "failed",
     "groups",
+    "acls",
     "approve-gap",
     "reset",
 )

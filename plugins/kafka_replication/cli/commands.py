@@ -349,6 +349,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "ledger": ledger,
     "failed": repairs.failed,
     "groups": repairs.groups,
+    "acls": repairs.acls,
     "approve-gap": repairs.approve_gap,
     "reset": repairs.reset,
 }

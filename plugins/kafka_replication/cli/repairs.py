@@ -3,6 +3,8 @@
 Each loads what it alone needs when it is called: all commands start with this module.
 
 The command for records that could not be copied: ``failed list|show|retry|discard FILE``.
+
+The commands for what goes on on the target beside records: ``groups``, and ``acls plan|apply FILE`` for rights.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import getpass
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -232,3 +234,27 @@ def failed(
         return answer.document, answer.text, int(answer.failed)
 
     act(file, as_json, do, writes=True)
+
+
+def acls(
+    action: Annotated[
+        Literal["plan", "apply"], typer.Argument(help="plan shows, apply also changes.", show_default=False)
+    ],
+    file: File,
+    as_json: Json = False,
+) -> None:
+    """Carry the rights (ACLs) on copied topics and groups over to the target.
+
+    apply prints on stderr what it is about to do, and may be repeated. The section acls of the file has the choices.
+    """
+
+    def do(run: Run) -> Result:
+        from kafka_replication.runs import acls as carrying
+
+        document = carrying.look(run)
+        if action == "apply":
+            typer.echo(document.text(), err=True)
+            document = carrying.apply(run, document)
+        return document, document.text(), 0
+
+    act(file, as_json, do, looks=True)

@@ -34,7 +34,7 @@ from kafka_replication.config.sections import (
     Whole,
     listed,
 )
-from kafka_replication.config.topics import Cluster, PipelineDefinition, TargetCluster, TargetTopics, Topics
+from kafka_replication.config.topics import Acls, Cluster, PipelineDefinition, TargetCluster, TargetTopics, Topics
 from kafka_replication.model import combinations
 from kafka_replication.model.choices import (
     EXACTLY_ONCE,
@@ -174,6 +174,9 @@ class Replication(Section):
     )
     groups: Groups = Field(
         default_factory=Groups, description="Which consumer groups go on at the same place on the target."
+    )
+    acls: Acls = Field(
+        default_factory=Acls, description="Which rights on the copies `kafka-replication acls` carries over."
     )
     spark: Spark = Field(
         default_factory=Spark, description="Where Spark runs, and how many partitions it copies at once."

@@ -77,6 +77,16 @@ def check_connection(name: str) -> str:
     return name
 
 
+def check_principal(text: str) -> str:
+    """One principal of Kafka, such as ``User:alice``; everybody is none."""
+    kind, _, name = text.partition(":")
+    if not kind or not name:
+        raise ValueError("must be a principal such as User:alice")
+    if name == "*":
+        raise ValueError("is everybody, on the target as at the source: leave it out")
+    return text
+
+
 def topic_problem(name: str) -> str | None:
     """The reason why Kafka would refuse this topic name, or None (see ``org.apache.kafka.common.internals.Topic``)."""
     if name in {"", ".", ".."}:

@@ -48,6 +48,7 @@ Text = Annotated[str, AfterValidator(_check_no_blank)]
 Tag = Annotated[str, Field(max_length=100), AfterValidator(_check_no_blank)]  # Airflow's TAG_MAX_LEN
 Settings = dict[Text, Annotated[str, BeforeValidator(_as_setting, json_schema_input_type=str | int | bool)]]
 ConnectionId = Annotated[str, AfterValidator(names.check_connection)]
+Principal = Annotated[str, AfterValidator(names.check_principal)]
 TopicEntry = Annotated[str, AfterValidator(names.check_topic_entry)]
 GroupEntry = Annotated[str, AfterValidator(_check_no_blank), AfterValidator(names.check_expression_if_any)]
 

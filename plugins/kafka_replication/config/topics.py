@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kafka_replication.config import names
-from kafka_replication.config.sections import ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
+from kafka_replication.config.sections import ConnectionId, Flag, Principal, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.model.choices import KAFKA, LATEST, MURMUR2, OPENSEARCH, RECORDS, KeyHash, Shape
 
 
@@ -240,6 +240,30 @@ class TargetTopics(Section):
     def leaves_alone(self, setting: str) -> bool:
         """True if the setting of this name may differ from that of the source topic."""
         return any(_matches(entry, setting) for entry in self.follow_except)
+
+
+class Acls(Section):
+    """The rights on copied topics and groups that `kafka-replication acls` carries over from the source."""
+
+    principals: dict[Principal, Principal] = Field(
+        default_factory=dict,
+        description=(
+            "Principals with another name on the target, as in `User:alice: User:alice-dr`. All others keep theirs."
+        ),
+    )
+    writes: Flag = Field(
+        default=False,
+        description=(
+            "Carry over every operation. `false`: `Read`, `Describe` and `DescribeConfigs` only, and what reads of"
+            " `All`, so that nobody writes to the copies. Denials are always carried over."
+        ),
+    )
+    remove: Flag = Field(
+        default=False,
+        description=(
+            "Remove rules on the copies that the source does not have. Those of the principals of replications stay."
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kafka_replication.model.trouble import Trouble, in_order
 from kafka_replication.planning import rights
 from kafka_replication.planning.preflight import loops
 from kafka_replication.reporting.table import EngineRow, engine_rows
-from kafka_replication.runs import groups, previewing
+from kafka_replication.runs import acls, groups, previewing
 from kafka_replication.runs.replicating import job
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark import reach
@@ -56,6 +56,7 @@ def check(run: Run) -> Checked:
             found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
         found += [*_loops(run, as_written), *_hidden(run)]
         found += groups.check(run)
+        found += acls.findings(run) if "acls" in run.replication.model_fields_set else []
     found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
     return Checked(in_order(found), engines)
 
