@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "groups": (documents.GroupsDocument,),
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
+    "adopt": (documents.AdoptDocument,),
     "watch": (documents.WatchDocument,),
 }
 

@@ -22,12 +22,14 @@ from kafka_replication.documents import (
 )
 from kafka_replication.ledger.entries import Ids as IdsRow
 from kafka_replication.ledger.entries import Place as PlaceRow
+from kafka_replication.ledger.values import Adopted as AdoptedRow
 from kafka_replication.model.offsets import PartitionKey as KeyRow
 from kafka_replication.model.offsets import TopicPartition as SourceRow
 from kafka_replication.model.trouble import Trouble as FindingRow
 from kafka_replication.overview.rows import OverviewDocument, OverviewRow
 from kafka_replication.planning.plan import PartitionPlan as PartitionPlanRow
 from kafka_replication.planning.plan import Plan as StoredPlan
+from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
@@ -51,6 +53,9 @@ from kafka_replication.reporting.table import (
 from kafka_replication.verification.auditing import Sample as SampleRow
 
 __all__ = [
+    "AdoptDocument",
+    "AdoptRow",
+    "AdoptedRow",
     "ApprovedDocument",
     "AuditDocument",
     "AuditOutcome",

@@ -24,6 +24,7 @@ from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot, Topic, store_finding, unknown_to_store
 from kafka_replication.planning.target_retention import missed_text, removal_text
+from kafka_replication.reporting.adopted import adopted_text
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import Watermark
@@ -126,6 +127,7 @@ def status(
                 skipped=skipped,
                 undecided=account.undecided(),
                 waiting=account.undecided(ASIDE[:1]),
+                adopted=position.adopted if position else None,
                 repaired=account.removed.taken_back if account.removed.taken_back_at > now(_ONE_DAY) else (),
                 loss=losses.get(planned.key),
             )
@@ -213,7 +215,8 @@ def status_table(rows: list[PartitionStatus]) -> str:
     ]
     losses = findings(row.loss for row in rows if row.loss)
     near = [f"WARNING {loss.what}\n  remedy: {loss.remedy}" for loss in losses]
-    notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *removed, *gaps]
+    adopted = (adopted_text(row.key, row.plan.start, row.adopted) for row in rows if row.adopted)
+    notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *removed, *gaps, *adopted]
     return "\n".join([_columns(rows), *notes])
 
 
