@@ -76,19 +76,23 @@ def stored_by_mirrormaker(source: Records, target: Records) -> Mapping[TopicPart
     """
     stored, synced = defaultdict[TopicPartition, set[int]](set), dict[TopicPartition, int]()
     newest = dict[bytes, bytes | None]()
-    for _, _, key, value, _ in target.whole(_named(target, "mm2-offsets")):
+    for _, _, key, value, _ in target.whole(_named(target, "mm2-offsets.")):
         newest[key or b""] = value
-    for raw_key, raw_value in newest.items():
-        connector = json.loads(raw_key or b"[]")
-        if raw_value and len(connector) == 2 and connector[1].keys() == {"cluster", "partition", "topic"}:
-            at = TopicPartition(connector[1]["topic"], connector[1]["partition"])
-            stored[at].add(json.loads(raw_value)["offset"] + 1)
-    for side in (source, target):
-        for _, _, key, value, _ in side.whole(_named(side, "mm2-offset-syncs")):
-            if key and value:
-                length = struct.unpack_from(">h", key)[0]  # Kafka's STRING: int16 length, UTF-8; then an int32
-                at = TopicPartition(key[2 : 2 + length].decode(), struct.unpack_from(">i", key, 2 + length)[0])
-                synced[at] = max(synced.get(at, 0), struct.unpack_from(">q", value)[0] + 1)
+    try:
+        for raw_key, raw_value in newest.items():
+            connector = json.loads(raw_key)
+            if raw_value and connector[1].keys() == {"cluster", "partition", "topic"}:
+                at = TopicPartition(connector[1]["topic"], connector[1]["partition"])
+                stored[at].add(json.loads(raw_value)["offset"] + 1)
+        for side in (source, target):
+            for _, _, key, value, _ in side.whole(_named(side, "mm2-offset-syncs")):
+                if key and value:
+                    length = struct.unpack_from(">h", key)[0]  # Kafka's STRING: int16 length, UTF-8; then an int32
+                    at = TopicPartition(key[2 : 2 + length].decode(), struct.unpack_from(">i", key, 2 + length)[0])
+                    synced[at] = max(synced.get(at, 0), struct.unpack_from(">q", value)[0] + 1)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        what = f"a topic mm2-offsets* holds a record that MirrorMaker 2 does not write: {error!r}"
+        raise Refused(what, "adopt --from data goes by the records alone") from error
     return {at: frozenset(stored.get(at) or {synced[at]}) for at in stored.keys() | synced.keys()}
 
 

@@ -89,8 +89,9 @@ def adopt(run: Run, asked: Adoption) -> AdoptDocument:
         leased_run.clusters.ledger.ensure(run.replication)
         steps.fence_stale_producers(leased_run)
         search = _Search.of(leased_run, asked)
-        snapshot, rows = search.world.snapshot, search.rows()
+        snapshot = search.world.snapshot
         raise_errors(finding for finding in preflight.check(run.replication, snapshot) if finding.stops_the_run)
+        rows = search.rows()
         proved = [row for row in rows if row.state == "can be adopted"]
         opened = leased_run.again_if_fenced("adopting", lambda: _open(leased_run, proved, search.plans, snapshot))
         steps.advance(leased_run, [key for key, row in opened.items() if row.state == "adopted"])

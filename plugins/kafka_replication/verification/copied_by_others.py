@@ -76,14 +76,14 @@ def find_end(
     ``stored`` is the next source offset that the tool stored. ``compacts``: the source may have compacted what was
     copied.
     """
-    begins = source.from_time(0)
-    if begins == source.range.until and stored is not None and source.range.from_ <= stored <= begins:
+    begins, here = source.from_time(0), source.range
+    if stored is not None and here.from_ <= stored <= begins == here.until and not any(map(any, source.rows(here))):
         return CopyEnd(next_offset=stored, target_from=target.range.until)  # nothing is left that could be compared
-    with closing(_Contents(compacts=compacts, removed_before=begins if source.range.from_ else -1)) as contents:
+    with closing(_Contents(compacts=compacts, removed_before=begins if here.from_ else -1)) as contents:
         window = target.range if whole else target.last(step)
         contents.add("target", target.rows(window))
         if whole:
-            contents.read(source, source.range)
+            contents.read(source, here)
         while True:
             if (oldest := contents.oldest("target")) is not None:
                 contents.read_around(source, source.from_time(oldest), step)
@@ -120,7 +120,7 @@ def _checked(contents: _Contents, end: int | None, stored: int | None, target_fr
 _ON_TARGET = "exists (select 1 from target t where t.digest = s.digest)"
 # Target records without a source record, not even one that retention or compaction has removed since.
 _FOREIGN = """from target t where not exists (select 1 from source s where s.digest = t.digest)
- and not (:cut and t.time <= (select min(time) from source))
+ and not (:cut and t.time between 0 and (select min(time) from source))
  and not (:compacts and exists (select 1 from source s where s.key = t.key and s.time >= t.time))"""
 
 
@@ -144,9 +144,16 @@ class _Contents:
     def add(self, side: str, rows: Iterable[Row], *, aborted: bool = False) -> None:
         """``aborted``: those that are not there yet are aborted."""
         columns = "offset, digest, time, key, aborted"
-        self._db.execute("begin")
-        self._db.executemany(f"insert or ignore into {side} ({columns}) values (?, ?, ?, ?, {aborted:d})", rows)
-        self._db.execute("commit")
+        insert = f"insert or ignore into {side} ({columns}) values (?, ?, ?, ?, {aborted:d})"
+        try:
+            self._db.execute("begin")
+            self._db.executemany(insert, rows)
+            self._db.execute("commit")
+        except sqlite3.OperationalError as error:
+            raise Refused(
+                f"the records could not be kept for comparing: {error}",
+                "free space in the temporary folder, or name another one (TMPDIR)",
+            ) from error
 
     def read(self, source: Log, wanted: OffsetRange) -> None:
         self.add("source", source.rows(wanted))
