@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, PlainSerializer, TypeAdapter
 
 from kafka_replication.ledger.entries import Gap, Position
-from kafka_replication.ledger.values import JsonCoverage, JsonRange
+from kafka_replication.ledger.values import Adopted, JsonCoverage, JsonRange
 from kafka_replication.model.choices import Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
@@ -144,7 +144,8 @@ class StatusRow(PartitionRow):
     What is not known because a cluster does not answer, or because nothing was copied, is null. ``in_store`` is false
     where the store knows less than the ledger. ``withheld`` offsets are hidden by an open transaction.
     ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near. ``settings`` are
-    those of the whole target topic that do not follow the source.
+    those of the whole target topic that do not follow the source. ``adopted`` is the copy of another tool that the
+    replication goes on behind.
     """
 
     state: str
@@ -175,6 +176,7 @@ class StatusRow(PartitionRow):
     remedy: str | None
     lost_in_seconds: float | None
     settings: tuple[str, ...] = ()
+    adopted: Adopted | None = None
 
 
 # moved: committed on the target. planned: would be. in step: is there already. ahead: the group is further there, for

@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "acls": (documents.AclsDocument,),
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
+    "adopt": (documents.AdoptDocument,),
     "watch": (documents.WatchDocument,),
 }
 

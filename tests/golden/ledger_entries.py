@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import (
+    Adopted,
     Deleted,
     Entry,
     Handled,
@@ -46,6 +47,28 @@ from tests.golden.first_entries import (
 
 FOLDER = Path(__file__).with_name("ledger")
 
+
+# A copy of another tool that a partition goes on behind.
+ADOPTED: dict[str, Entry] = {
+    "position-adopted": Position(
+        generation=1,
+        ids=IDS,
+        start=900,
+        next_offset=900,
+        target_end=1200,
+        adopted=Adopted(
+            source="mirrormaker2",
+            proof="tail",
+            target_from=200,
+            target_until=1200,
+            compared=990,
+            doubles=100,
+            missing=3,
+            run_id="adopt",
+            time=TIME,
+        ),
+    ),
+}
 
 # Fields and kinds that came with records that are set aside.
 SET_ASIDE: dict[str, Entry] = {
@@ -259,6 +282,7 @@ GOLDEN: dict[int, dict[str, Entry]] = {
         **VERIFIED,
         **GAPS,
         **NOTES,
+        **ADOPTED,
         **SET_ASIDE,
         **SPREAD_POSITIONS,
         **DELIVERED_POSITIONS,

@@ -24,6 +24,7 @@ ORDER = (
     "verify",
     "audit",
     "ledger",
+    "adopt",
     "failed",
     "groups",
     "acls",

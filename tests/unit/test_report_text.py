@@ -108,6 +108,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "verified_by": "none",
         "delivery": "exactly_once",
         "promise": "transactional",
+        "adopted": 0,
         "notes": [],
     }
 

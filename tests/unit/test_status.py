@@ -125,6 +125,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "remedy": None,
             "lost_in_seconds": None,
             "settings": [],
+            "adopted": None,
         },
         {
             "topic": "orders",
@@ -158,6 +159,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "remedy": None,
             "lost_in_seconds": None,
             "settings": [],
+            "adopted": None,
         },
         {
             "topic": "orders",
@@ -191,6 +193,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "remedy": "exclude it",
             "lost_in_seconds": None,
             "settings": [],
+            "adopted": None,
         },
     ]
 

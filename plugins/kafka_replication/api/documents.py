@@ -22,6 +22,7 @@ from kafka_replication.documents import (
 )
 from kafka_replication.ledger.entries import Ids as IdsRow
 from kafka_replication.ledger.entries import Place as PlaceRow
+from kafka_replication.ledger.values import Adopted as AdoptedRow
 from kafka_replication.model.offsets import PartitionKey as KeyRow
 from kafka_replication.model.offsets import TopicPartition as SourceRow
 from kafka_replication.model.trouble import Trouble as FindingRow
@@ -32,6 +33,7 @@ from kafka_replication.planning.acls import NotCarried as NotCarriedRow
 from kafka_replication.planning.plan import PartitionPlan as PartitionPlanRow
 from kafka_replication.planning.plan import Plan as StoredPlan
 from kafka_replication.reporting.acls import AclsDocument, ScramRow
+from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
@@ -58,6 +60,9 @@ __all__ = [
     "AclPlan",
     "AclRow",
     "AclsDocument",
+    "AdoptDocument",
+    "AdoptRow",
+    "AdoptedRow",
     "ApprovedDocument",
     "AuditDocument",
     "AuditOutcome",

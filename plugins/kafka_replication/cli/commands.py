@@ -347,6 +347,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "verify": verify,
     "audit": repairs.audit,
     "ledger": ledger,
+    "adopt": repairs.adopt,
     "failed": repairs.failed,
     "groups": repairs.groups,
     "acls": repairs.acls,

@@ -1,4 +1,5 @@
-"""The commands for lost or re-created data: ``approve-gap``, ``reset``, ``audit``.
+"""The commands for lost or re-created data: ``approve-gap``, ``reset``, ``audit``; and ``adopt``, for a copy of another
+tool.
 
 Each loads what it alone needs when it is called: all commands start with this module.
 
@@ -108,6 +109,37 @@ def reset(
         return document, "\n".join(lines), 0
 
     act(file, as_json, action, writes=True)
+
+
+def adopt(
+    file: File,
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="Who says where the copy ends: mirrormaker2, data (only the records themselves), or a JSON file with"
+            " the next source offset by topic and partition.",
+            show_default=False,
+        ),
+    ],
+    apply: Annotated[bool, typer.Option("--apply", help="Write to the ledger; without it nothing is changed.")] = False,
+    prove: Annotated[bool, typer.Option("--prove", help="Compare the whole copy, not only its end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Go on behind a copy that another tool made, without a hole or a double. Stop that tool first.
+
+    Compares both sides to find where each partition's copy ends, and refuses a partition where they do not prove it.
+    The exit code is 1 if one is refused.
+    """
+
+    def action(run: Run) -> Result:
+        from kafka_replication.runs import adopting
+
+        asked = adopting.Adoption(from_=from_, whole=prove)
+        document = adopting.adopt(run, asked) if apply else adopting.preview(run, asked)
+        return document, document.text, int(any(row.state == "refused" for row in document.partitions))
+
+    act(file, as_json, action, writes=apply, looks=not apply)
 
 
 def audit(

@@ -27,6 +27,7 @@ from kafka_replication.ledger.placement import (
     parts_of,
     proof_of,
 )
+from kafka_replication.ledger.values import Adopted as Adopted
 from kafka_replication.ledger.values import Extra, JsonCoverage, JsonRange, LedgerEntry, Number
 from kafka_replication.ledger.values import FailedRecord as FailedRecord
 from kafka_replication.ledger.values import Ids as Ids
@@ -52,7 +53,7 @@ class Position(LedgerEntry):
 
     KIND = "position"
     FORMAT = 1
-    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "skipped", "spread"})
+    OPTIONAL = frozenset({"adopted", "delivery", "quarantined", "receipts_from", "skipped", "spread"})
     OPTIONAL |= {"target_epochs", "transform"}
 
     generation: Number
@@ -70,6 +71,7 @@ class Position(LedgerEntry):
     spread: SpreadEnds | None = None  # where several target partitions have our records; target_end means nothing then
     # Leader epochs of the partitions of `ends`; -1 is not known. No part of what was copied: the session adds it.
     target_epochs: tuple[int, ...] | None = field(default=None, compare=False)
+    adopted: Adopted | None = None  # the copy below ``start``, if another tool made it
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

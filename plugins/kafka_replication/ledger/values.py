@@ -89,6 +89,28 @@ def how(transform: Transform | None) -> str:
     return f"with {transform}" if transform else "without filter or transform"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """A copy of another tool that a partition goes on behind, and the comparison that found where it ends.
+
+    ``target_from`` and ``target_until`` bound the target offsets that were compared. ``compared`` is the number of
+    records there, ``doubles`` of them are further copies of a source record; ``missing`` is the number of source
+    records that are not among them, because the tool left them out or lost them.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    source: str  # the source of the hint: "mirrormaker2", "offsets" or "data"
+    proof: str  # "tail" or "whole": how much of the copy was compared
+    target_from: Number
+    target_until: Number
+    compared: Number
+    doubles: Number
+    missing: Number
+    run_id: str
+    time: str  # RFC 3339 UTC
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """The place of one record on a Kafka target."""

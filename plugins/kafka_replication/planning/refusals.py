@@ -207,7 +207,8 @@ def occupied(planned: PartitionPlan, where: TopicPartition, offset: int) -> Part
         planned,
         f"{key.source}: {where} on the target already holds records (the first at offset {offset}) that"
         f" {key.replication} did not copy",
-        "replicate to an empty topic (topics.rename), or set on_existing_target: append to write after them",
+        "if another tool copied them from this source, go on behind them (kafka-replication adopt); else replicate to"
+        " an empty topic (topics.rename), or set on_existing_target: append to write after them",
     )
 
 

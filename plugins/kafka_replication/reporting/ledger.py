@@ -12,6 +12,7 @@ from kafka_replication.ledger import codec
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.reporting.adopted import adopted_text
 from kafka_replication.reporting.table import table
 
 
@@ -72,7 +73,7 @@ def ledger_document(replication: str, view: LedgerView, receipts: Receipts) -> L
 
 def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
     """A line for each partition: its source offsets on the target, and those of them that were read back. Then a line
-    for each receipt that was deleted because the target lost what it is about.
+    for each receipt that was deleted because the target lost what it is about, and for each adopted copy.
     """
     head = ("partition", "target", "generation", "start", "position", "on the target", "verified", "receipts")
     rows = [
@@ -91,4 +92,9 @@ def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
     gone = [
         f"TAKEN BACK {key.source} {text}" for key in sorted(view.positions) for text in view[key].removed.taken_back
     ]
-    return "\n".join([table(head, rows), *gone])
+    adopted = (
+        adopted_text(key, position.start, position.adopted)
+        for key, position in sorted(view.positions.items())
+        if position.adopted
+    )
+    return "\n".join([table(head, rows), *gone, *adopted])

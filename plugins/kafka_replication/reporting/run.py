@@ -90,6 +90,7 @@ class RunReport:
     level: Annotated[str, Field(alias="verified_by")] = "none"
     delivery: Delivery = EXACTLY_ONCE  # of the verified records
     promise: Promise = TRANSACTIONAL
+    adopted: int = 0  # partitions that go on behind a copy of another tool
     notes: tuple[str, ...] = ()  # what this run left to other runs, reported once although nothing failed
 
     def __post_init__(self) -> None:
@@ -127,7 +128,9 @@ class RunReport:
         engines += turn_lines([(line, turn) for line in self.ranges for turn in line.turns])
         notes = (f"NOTE {note}" for note in self.notes)
         above = [ranges, *legend(self.ranges), *engines, *_counted(self.ranges)]
-        return "\n".join([*above, *failed, *self.removed, *map(str, self.gaps), *notes])
+        told = f"ADOPTED {self.adopted} partitions go on behind a copy of another tool, which status names"
+        adopted = [told] if self.adopted else []
+        return "\n".join([*above, *failed, *self.removed, *map(str, self.gaps), *adopted, *notes])
 
     def _nothing(self) -> str:
         """The text of a report without ranges."""

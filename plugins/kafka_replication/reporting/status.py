@@ -24,6 +24,7 @@ from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot, Topic, store_finding, unknown_to_store
 from kafka_replication.planning.target_retention import missed_text, removal_text
+from kafka_replication.reporting.adopted import adopted_text
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import Watermark
@@ -130,6 +131,7 @@ def status(
                 skipped=skipped,
                 undecided=account.undecided(),
                 waiting=account.undecided(ASIDE[:1]),
+                adopted=position.adopted if position else None,
                 repaired=account.removed.taken_back if account.removed.taken_back_at > now(_ONE_DAY) else (),
                 loss=losses.get(planned.key),
                 settings=settings.get(planned.key.target_topic, ()),
@@ -223,7 +225,9 @@ def status_table(rows: list[PartitionStatus]) -> str:
         for text in row.settings
     )
     near = [f"WARNING {loss.what}\n  remedy: {loss.remedy}" for loss in losses]
-    notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *differing, *removed, *gaps]
+    adopted = (adopted_text(row.key, row.plan.start, row.adopted) for row in rows if row.adopted)
+    said = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *differing]
+    notes = [*said, *removed, *gaps, *adopted]
     return "\n".join([_columns(rows), *notes])
 
 

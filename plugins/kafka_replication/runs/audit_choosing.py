@@ -26,6 +26,7 @@ from kafka_replication.model.errors import LedgerUnreadable, Refused, Replicatio
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition, readable
 from kafka_replication.planning import refusals
 from kafka_replication.planning.snapshot import Topic
+from kafka_replication.reporting.adopted import adopted_text
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.run import Run
 from kafka_replication.verification.auditing import Sample, Size
@@ -171,6 +172,9 @@ def choose(replication: Replication, sides: Sides, key: PartitionKey, request: A
         lost=listed({key: gaps}),
         verified_by=account.level,
     )
+    if position.adopted is not None:
+        text = adopted_text(key, position.start, position.adopted)
+        result.note(f"{text}. This audit does not compare it; adopt --prove does, before it is adopted")
     chosen = AuditedChunks(key=key, position=position, result=result)
     try:
         wanted = Coverage.of([*ranges, *position.coverage.within(request.range)])

@@ -163,6 +163,7 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
         ),
         level=weakest(view.of(p.key, p.generation).level for p in plan.partitions if p.key in view.positions),
         notes=plan.notes,
+        adopted=sum(p.key in view.positions and view.positions[p.key].adopted is not None for p in plan.partitions),
         promise=run.clusters.promise,
         delivery=weakest_delivery(view.of(p.key, p.generation).verified.delivery for p in plan.partitions),
     )

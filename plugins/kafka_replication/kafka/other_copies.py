@@ -1,0 +1,101 @@
+"""Reads a copy that another tool made: its records and those of its source, and what MirrorMaker 2 stored about it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import xxhash
+from confluent_kafka import Consumer
+
+from kafka_replication.copying.sink import Record
+from kafka_replication.kafka import clients, offsets, topics
+from kafka_replication.kafka.consumer_pool import borrowed
+from kafka_replication.kafka.reading import PartitionReader, offset_of, record_of
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime import stopping
+from kafka_replication.verification.copied_by_others import TO_APPEND, Log, Row
+from kafka_replication.verification.digests import record_digest
+
+
+class Records:
+    """The records of one cluster, for one consumer group. ``moved`` is called before each reading, and may raise."""
+
+    def __init__(
+        self, config: clients.ClientConfig, group: str, stall: float, moved: Callable[[], None] = lambda: None
+    ) -> None:
+        self._config, self._group, self._stall, self._moved = config, group, stall, moved
+        self.admin = clients.shared_admin(config)
+
+    def log(self, at: TopicPartition, range_: OffsetRange) -> Log:
+        """This part of a partition, to be compared."""
+        return Log(
+            range_,
+            lambda wanted: map(_row, self.read(at, wanted)),
+            lambda timestamp: offsets.at_time(self.admin, [at], timestamp)[at],
+            lambda wanted: map(_row, self.read(at, wanted, clients.uncommitted_consumer)),
+        )
+
+    def read(
+        self, at: TopicPartition, wanted: OffsetRange, make: Callable[..., Consumer] = clients.consumer
+    ) -> Iterator[Record]:
+        """Raises Refused for a record that this client cannot decode."""
+        self._moved()
+        with borrowed(self._config, self._group, make) as consumer:
+            for message in PartitionReader(consumer, at, self._stall).records(wanted):
+                try:
+                    yield record_of(message)
+                except SystemError as error:
+                    stopping.raise_again(error)
+                    what = f"{at}: the record at offset {offset_of(message)} cannot be compared: {error}"
+                    raise Refused(what, TO_APPEND) from error
+
+    def whole(self, names: Iterable[str]) -> Iterator[Record]:
+        """All records of these topics, each partition in its order."""
+        counts = {name: len(described.partitions) for name, described in topics.descriptions(self.admin, names).items()}
+        wanted = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+        for at, log in offsets.readable_logs(self.admin, wanted, offsets.Patience()).items():
+            yield from self.read(at, log)
+
+
+def _row(record: Record) -> Row:
+    offset, timestamp, key, value, headers = record
+    key_digest = None if key is None else xxhash.xxh3_64_digest(key)
+    return offset, record_digest(timestamp, key, value, headers), timestamp, key_digest
+
+
+def stored_by_mirrormaker(source: Records, target: Records) -> Mapping[TopicPartition, frozenset[int]]:
+    """For each source partition the next source offset, as MirrorMaker 2 stored it; several if it copies topics of the
+    same name from several clusters.
+
+    Connect's offsets topic on the target has it (KIP-382). MirrorMaker on a Connect cluster has that topic elsewhere:
+    then the newest offset sync is taken, which lies before it, from the topic on the source or on the target.
+    """
+    stored, synced = defaultdict[TopicPartition, set[int]](set), dict[TopicPartition, int]()
+    newest = dict[bytes, bytes | None]()
+    for _, _, key, value, _ in target.whole(_named(target, "mm2-offsets.")):
+        newest[key or b""] = value
+    try:
+        for raw_key, raw_value in newest.items():
+            connector = json.loads(raw_key)
+            if raw_value and connector[1].keys() == {"cluster", "partition", "topic"}:
+                at = TopicPartition(connector[1]["topic"], connector[1]["partition"])
+                stored[at].add(json.loads(raw_value)["offset"] + 1)
+        for side in (source, target):
+            for _, _, key, value, _ in side.whole(_named(side, "mm2-offset-syncs")):
+                if key and value:
+                    length = struct.unpack_from(">h", key)[0]  # Kafka's STRING: int16 length, UTF-8; then an int32
+                    at = TopicPartition(key[2 : 2 + length].decode(), struct.unpack_from(">i", key, 2 + length)[0])
+                    synced[at] = max(synced.get(at, 0), struct.unpack_from(">q", value)[0] + 1)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        what = f"a topic mm2-offsets* holds a record that MirrorMaker 2 does not write: {error!r}"
+        raise Refused(what, "adopt --from data goes by the records alone") from error
+    return {at: frozenset(stored.get(at) or {synced[at]}) for at in stored.keys() | synced.keys()}
+
+
+def _named(side: Records, prefix: str) -> list[str]:
+    """The separator of internal topics can be chosen (`replication.policy.separator`)."""
+    return [name for name in topics.names(side.admin) if name.startswith(prefix) and name.endswith("internal")]

@@ -1,0 +1,303 @@
+"""Adopts copies that another tool made: finds where they end, and opens the ledger there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from kafka_replication.kafka.other_copies import Records, stored_by_mirrormaker
+from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.entries import Adopted, Position
+from kafka_replication.ledger.writing import apply
+from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError, StaleWriter
+from kafka_replication.model.offsets import PartitionKey, TopicPartition, consumer_group, readable
+from kafka_replication.model.rights import Side
+from kafka_replication.model.times import now
+from kafka_replication.model.trouble import raise_errors
+from kafka_replication.planning import preflight
+from kafka_replication.planning.live import own
+from kafka_replication.planning.plan import PartitionPlan, State
+from kafka_replication.planning.refusals import starts_to_write
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot
+from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow, row_of
+from kafka_replication.runs import steps
+from kafka_replication.runs.leasing import interval_scope, leased
+from kafka_replication.runs.looking import Live, World, look
+from kafka_replication.runs.run import LeasedRun, Request, Run
+from kafka_replication.runtime import background
+from kafka_replication.targets.port import Target
+from kafka_replication.targets.start_offsets import TargetRecords
+from kafka_replication.verification.copied_by_others import find_end
+
+log = logging.getLogger(__name__)
+MIRRORMAKER, DATA = "mirrormaker2", "data"
+Stored = Mapping[TopicPartition, Collection[int]]
+_TABLE = TypeAdapter(dict[str, dict[int, Annotated[int, Field(ge=0)]]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """``from_`` is `MIRRORMAKER`, `DATA`, or a JSON file ``{topic: {partition: next source offset}}``. ``whole``:
+    compare the whole copy, not only its end.
+    """
+
+    from_: str
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises BadInput for a file that cannot be read."""
+        self.table()
+
+    @property
+    def source(self) -> str:
+        return self.from_ if self.from_ in (MIRRORMAKER, DATA) else "offsets"
+
+    def table(self) -> Stored:
+        if self.source != "offsets":
+            return {}
+        try:
+            read = _TABLE.validate_json(Path(self.from_).read_bytes())
+            return {TopicPartition(name, at): {next_} for name, each in read.items() for at, next_ in each.items()}
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                f"--from {self.from_}: {' '.join(str(error).split())}",
+                f'say {MIRRORMAKER}, {DATA}, or name a JSON file such as {{"orders": {{"0": 1500}}}}: by topic and'
+                " partition the next source offset",
+            ) from error
+
+
+def preview(run: Run, asked: Adoption) -> AdoptDocument:
+    """The document of a dry run of `adopt`. Changes nothing."""
+    _check(run)
+    return AdoptDocument(replication=run.replication.name, applied=False, partitions=_Search.of(run, asked).rows())
+
+
+def adopt(run: Run, asked: Adoption) -> AdoptDocument:
+    """Open the partitions whose copy's end is proved. Each other one stays as it is; the document has the reason.
+
+    Raises PreflightFailed, NotAuthorized, Unreachable, Busy, and Refused for a replication that can adopt nothing.
+    """
+    _check(run)
+    with leased(run, interval_scope(run)) as leased_run:
+        leased_run.clusters.ledger.ensure(run.replication)
+        steps.fence_stale_producers(leased_run)
+        search = _Search.of(leased_run, asked)
+        snapshot = search.world.snapshot
+        raise_errors(finding for finding in preflight.check(run.replication, snapshot) if finding.stops_the_run)
+        rows = search.rows()
+        proved = [row for row in rows if row.state == "can be adopted"]
+        opened = leased_run.again_if_fenced("adopting", lambda: _open(leased_run, proved, search.plans, snapshot))
+        steps.advance(leased_run, [key for key, row in opened.items() if row.state == "adopted"])
+    done = tuple(opened.get(row.key, row) for row in rows)
+    return AdoptDocument(replication=run.replication.name, applied=True, partitions=done)
+
+
+def _check(run: Run) -> None:
+    """Raises Refused."""
+    file = run.replication
+    reasons = {
+        "target.type": file.target.type != KAFKA,
+        "partitioning": not file.placing.keeps,
+        "on_existing_target": file.placing.shared,
+        "delivery": file.delivery != EXACTLY_ONCE,
+    }
+    if wrong := [key for key, is_wrong in reasons.items() if is_wrong]:
+        raise Refused(
+            f"{file.name}: a copy cannot be adopted with this {' and '.join(wrong)}",
+            "only a Kafka target with partitioning: keep, delivery: exactly_once and one writer goes on behind another"
+            " tool's copy; copy to empty topics instead (topics.rename)",
+        )
+
+
+Plans = Mapping[PartitionKey, PartitionPlan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """Looks for the end of each partition's copy. ``ends`` has the ends of those target partitions that may be adopted,
+    or why they are not known.
+    """
+
+    asked: Adoption
+    world: World
+    plans: Plans
+    target: Target
+    records: Mapping[Side, Records]
+    stored: Stored
+    ends: Mapping[PartitionKey, int | ReplicationError]
+    run_id: str
+
+    @classmethod
+    def of(cls, run: Run, asked: Adoption) -> _Search:
+        world = look(run, Live(Request()), opens=False)
+        plans = {planned.key: planned for planned in Live(Request()).plan(run, world, {}).plan.partitions}
+        group, stall = consumer_group(run.replication.name), run.replication.copying.stall_timeout
+
+        def records(config: Mapping[str, Any]) -> Records:
+            return Records(config, group, stall, lambda: run.deadline.check("comparing the copy with its source"))
+
+        sides: Mapping[Side, Records] = {
+            "source": records(run.clusters.source),
+            "target": records(run.clusters.target_connection),
+        }
+        stored = asked.table()
+        if asked.source == MIRRORMAKER and not (stored := stored_by_mirrormaker(sides["source"], sides["target"])):
+            raise Refused(
+                "no topic mm2-offsets.*.internal on the target and no mm2-offset-syncs.*.internal on either side says"
+                " what MirrorMaker copied, or this client may not read them",
+                f"allow Read on these topics; or adopt --from {DATA}, which needs no topic of MirrorMaker",
+            )
+        there = [
+            key
+            for key, planned in plans.items()
+            if _may_adopt(planned, world.view.positions.get(key)) and _number(key) in _partitions(world, key)
+        ]
+        known, failed = TargetRecords(run.clusters.target).ends(there, _wait(run))
+        return cls(
+            asked=asked,
+            world=world,
+            plans=plans,
+            target=run.clusters.target,
+            records=sides,
+            stored=stored,
+            ends={**failed, **{key: each[_number(key)] for key, each in known.items()}},
+            run_id=run.run_id,
+        )
+
+    def rows(self) -> tuple[AdoptRow, ...]:
+        """A row for each partition of the replication."""
+        rows = background.at_once(self.plans, self._row, "compare")
+        return tuple(rows[key] for key in sorted(rows))
+
+    def _row(self, key: PartitionKey) -> AdoptRow:
+        planned, position = self.plans[key], self.world.view.positions.get(key)
+        if position is not None and not _may_adopt(planned, position):
+            return _opened_before(key, position)
+        if planned.refused and position is None:
+            return row_of(key, "refused", error=planned.what, remedy=planned.remedy)
+        try:
+            row = self._compared(key)
+        except ReplicationError as error:
+            return row_of(key, "refused", error=error.what, remedy=error.remedy)
+        what = "the target has no records of it; the next run opens it as the file says"
+        return row or row_of(key, "nothing to adopt", error=what)
+
+    def _compared(self, key: PartitionKey) -> AdoptRow | None:
+        """None if the target has no records. Raises Refused."""
+        end_of_target, number, stored = self.ends.get(key, 0), _number(key), self.stored.get(key.source, ())
+        if isinstance(end_of_target, ReplicationError):
+            raise end_of_target
+        if not end_of_target:
+            return None
+        on_target = readable(_partitions(self.world, key)[number].log_start, end_of_target)
+        if self.target.standing.first_record(key.target, on_target) is None:
+            return None
+        if len(stored) > 1:
+            raise Refused("MirrorMaker copies topics of this name from several clusters", f"adopt --from {DATA}")
+        if self.asked.source == "offsets" and not stored:
+            raise Refused(f"{self.asked.from_} does not have this partition", f"add it, or adopt --from {DATA}")
+        hint, topic = next(iter(stored), None), self.world.snapshot.source[key.source.topic]
+        end = find_end(
+            self.records["source"].log(key.source, topic.offsets(number).readable),
+            self.records["target"].log(key.target, on_target),
+            stored=hint,
+            whole=self.asked.whole,
+            compacts="compact" in topic.config.get("cleanup.policy", ""),
+        )
+        adopted = Adopted(
+            source=self.asked.source,
+            proof=("whole" if self.asked.whole else "tail") if end.compared else "stored",
+            target_from=end.target_from,
+            target_until=on_target.until,
+            compared=end.compared,
+            doubles=end.doubles,
+            missing=end.missing,
+            run_id=self.run_id,
+            time=now(),
+        )
+        return row_of(key, "can be adopted", start=end.next_offset, stored=hint, aborted=end.aborted, adopted=adopted)
+
+
+def _may_adopt(planned: PartitionPlan, position: Position | None) -> bool:
+    """A position behind which nothing was copied can be replaced: after a reset, or where the tool went on."""
+    if position is None:
+        return planned.state is State.OPENING
+    new = position.adopted is None and not planned.refused
+    return not position.coverage and (new or planned.state is State.FOREIGN)
+
+
+def _opened_before(key: PartitionKey, position: Position) -> AdoptRow:
+    if position.adopted is not None:
+        return row_of(key, "adopted before", start=position.start, adopted=position.adopted)
+    what = f"this replication copies it already, from source offset {position.start} on"
+    return row_of(key, "opened before", start=position.start, error=what)
+
+
+def _number(key: PartitionKey) -> int:
+    return key.source.partition
+
+
+def _partitions(world: World, key: PartitionKey) -> Mapping[int, PartitionOffsets]:
+    """Those of the key's target topic that answer."""
+    topic = world.snapshot.target.get(key.target_topic)
+    return topic.readable if topic else {}
+
+
+def _wait(run: Run) -> float:
+    return run.deadline.within(run.replication.timeouts.request)
+
+
+def _open(run: LeasedRun, rows: Sequence[AdoptRow], plans: Plans, snapshot: Snapshot) -> dict[PartitionKey, AdoptRow]:
+    """The rows of partitions that can be adopted, after they were opened or not."""
+    run.check()
+    with closing(run.opening()) as opening:
+        view = opening.fence()
+        ends, _ = opening.records.ends([row.key for row in rows], _wait(run))
+        done, positions = dict[PartitionKey, AdoptRow](), dict[PartitionKey, Position]()
+        for row in rows:
+            key, adopted, before = row.key, row.adopted, view.positions.get(row.key)
+            assert adopted is not None and row.start is not None
+            done[key] = replace(row, state="adopted")
+            if before is not None and before.adopted == adopted:
+                continue  # by an attempt whose outcome was not known
+            if before is not None and before.coverage:
+                done[key] = _opened_before(key, before)
+            elif ends.get(key, {}).get(_number(key)) != adopted.target_until:
+                what = f"{key.target} does not end at {adopted.target_until} any more"
+                done[key] = row_of(key, "refused", error=what, remedy="stop what writes there, and adopt again")
+            else:
+                positions[key] = Position(
+                    generation=plans[key].generation + (before is not None),
+                    ids=plans[key].ids,
+                    start=row.start,
+                    next_offset=row.start,
+                    target_end=adopted.target_until,
+                    adopted=adopted,
+                )
+        new = {key: position for key, position in positions.items() if key not in view.positions}
+        left = tuple(plan for key, plan in plans.items() if key not in positions)
+        starts = starts_to_write(run.replication, snapshot, own(run.replication, view), left, now()) if new else {}
+        opening.commit(new, {key: ends[key] for key in new}, starts.items())
+    for key in positions.keys() - new.keys():
+        _replace(run, key, view.positions[key], positions[key])
+    for key, position in positions.items():
+        log.info("adopted %s: copying goes on at source offset %d", key, position.start)
+    return done
+
+
+def _replace(run: LeasedRun, key: PartitionKey, before: Position, position: Position) -> None:
+    """With the partition's own transactional id, so that no copier of the position ``before`` can commit. Raises
+    StaleWriter.
+    """
+    with run.fenced(key) as session:
+        position = replace(position, receipts_from=run.clusters.ledger.receipt_ends()[key.ledger_partition])
+        change = Change(key=key, write=(position,), expects=before)
+        if not apply(session.ledger, session.transaction, [change]):
+            raise StaleWriter(f"{key.source}: the ledger was changed meanwhile", "adopt again")

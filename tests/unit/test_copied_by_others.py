@@ -1,0 +1,171 @@
+"""Where a copy by another tool ends, found by content: simulated copies that repeat stretches and leave records out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.verification.copied_by_others import CopyEnd, Log, Row, find_end
+
+Logged = Mapping[int, tuple[bytes, int]]  # by offset the content and the timestamp
+
+
+def side(records: Logged, start: int = 0, aborted: frozenset[int] = frozenset()) -> Log:
+    until = max(records, default=start - 1) + 1
+
+    def rows(wanted: OffsetRange, *, also: frozenset[int] = frozenset()) -> list[Row]:
+        return [
+            (offset, content, time, content[:1])
+            for offset, (content, time) in records.items()
+            if wanted.from_ <= offset < wanted.until and (offset not in aborted or offset in also)
+        ]
+
+    def at_time(wanted: int) -> int:
+        return next((offset for offset, (_, time) in records.items() if time >= wanted), until)
+
+    return Log(OffsetRange(start, until), rows, at_time, lambda wanted: rows(wanted, also=aborted))
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a tool made of a source: stretches, each from a place that the ones before it have reached, in order."""
+
+    source: Logged
+    kept: Sequence[int]  # source offsets that its filter does not drop
+    target: Logged
+    end: int  # behind the last copied source offset
+    once: Counter[tuple[bytes, int]]  # what it copied, without its own doubles
+
+    @classmethod
+    def of(cls, source: Logged, dropped: Iterable[bytes], stretches: Iterable[tuple[float, float]]) -> Copied:
+        kept = [offset for offset, (content, _) in source.items() if content not in set(dropped)]
+        copies, reached = list[int](), 0
+        for back, on in stretches:
+            first = round(reached * back)
+            last = round(first + (len(kept) - first) * on)
+            copies += kept[first:last]
+            reached = max(reached, last)
+        target = {3 + 2 * number: source[offset] for number, offset in enumerate(copies)}
+        once = Counter(source[offset] for offset in set(copies))
+        return cls(source, kept, target, max(copies, default=-1) + 1, once)
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> Copied:
+    contents = draw(
+        st.lists(st.sampled_from([b"%d" % n for n in range(draw(st.sampled_from((3, 500))))]), min_size=1, max_size=150)
+    )
+    disorder = draw(st.sampled_from((0, 0, 5, 1000)))
+    source = {
+        10 + number + number // 7: (
+            content,
+            1000 + number - draw(st.integers(0, disorder)) if disorder else 1000 + number // 3,
+        )
+        for number, content in enumerate(contents)
+    }
+    # Equal records have one timestamp, too: the digest of a record has it.
+    source = {offset: (content + b"@%d" % time, time) for offset, (content, time) in source.items()}
+    dropped = draw(st.lists(st.sampled_from([content for content, _ in source.values()]), max_size=5))
+    stretches = draw(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5))
+    return Copied.of(source, dropped, stretches)
+
+
+@given(copies(), st.integers(6, 40), st.booleans())
+def test_going_on_behind_the_end_loses_and_doubles_nothing(copied: Copied, step: int, whole: bool) -> None:
+    alone = {content for content, times in Counter(copied.source.values()).items() if times == 1}
+    if not alone & set(copied.target.values()):  # perhaps all records of the target are equal
+        with suppress(Refused):
+            find_end(side(copied.source, 10), side(copied.target), step=step, whole=whole)
+        return
+    end = find_end(side(copied.source, 10), side(copied.target), step=step, whole=whole)
+    there, wanted = Counter(copied.target.values()), Counter(copied.source[offset] for offset in copied.kept)
+    ours = Counter(copied.source[offset] for offset in copied.kept if offset >= end.next_offset)
+    assert not wanted - (there + ours), "lost"
+    assert not (copied.once + ours) - wanted, "copied again"
+    if len(alone) == len(copied.source):
+        assert end.next_offset == copied.end
+        if whole:
+            expected = len(copied.target) - len(there)
+            gone = sum(min(copied.source) <= offset < copied.end for offset in copied.source.keys() - set(copied.kept))
+            assert (end.compared, end.doubles) == (len(copied.target), expected)
+            assert end.missing <= gone, "what the filter dropped"
+
+
+PLAIN = {offset: (b"%d" % offset, 1000 + offset) for offset in range(100)}
+HALF = {offset: PLAIN[offset] for offset in range(50)}
+
+
+def test_a_second_kill_amid_what_was_repeated() -> None:
+    """The last records of the target are old; those behind them at the source are further back on the target."""
+    target = dict(enumerate([PLAIN[offset] for offset in (*range(60), *range(20, 40))]))
+    end = find_end(side(PLAIN), side(target), step=10)
+    assert (end.next_offset, end.doubles) == (60, 0) and 20 < end.target_from <= 40
+    assert find_end(side(PLAIN), side(target), whole=True).doubles == 20
+
+
+def test_equal_records_at_the_end() -> None:
+    source = {0: (b"a", 1), **dict.fromkeys(range(1, 9), (b"x", 2)), 9: (b"b", 3)}
+    target = dict(enumerate([(b"a", 1), *[(b"x", 2)] * 5, (b"a", 1), *[(b"x", 2)] * 3]))
+    end = find_end(side(source), side(target))
+    assert (end.next_offset, end.doubles, end.missing) == (6, 1, 0), "its doubles of equal records are not seen"
+    assert find_end(side(source), side(dict(list(target.items())[:6]))).doubles == 0
+
+
+def test_only_the_end_is_read() -> None:
+    read = list[int]()
+    log = side(HALF)
+
+    def rows(wanted: OffsetRange) -> Iterable[Row]:
+        read.extend(range(wanted.from_, wanted.until))
+        return log.rows(wanted)
+
+    end = find_end(side(PLAIN), Log(log.range, rows, log.at_time), step=10)
+    assert end == CopyEnd(next_offset=50, target_from=40, compared=10) and read == list(range(40, 50))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "expected"),
+    [
+        (side(PLAIN), side({**HALF, 50: (b"other", 2000)}), {}, "1 records of the target, the first at offset 50"),
+        (side({}, 30), side(HALF), {}, "the source no longer has any"),
+        (side({60: PLAIN[60]}, 60), side(HALF), {}, "the source no longer has any"),
+        (side(dict.fromkeys(range(9), (b"x", 1))), side(dict.fromkeys(range(9), (b"x", 1))), {}, "told apart"),
+        (side(PLAIN), side(HALF), {"stored": 53}, "stored 53 as the next source offset, but its copy ends before 50: 3 "),
+        (side({}, 50), side(HALF), {"stored": 49}, "the source no longer has any"),
+        (side({60: (b"new", -1)}, 50), side({0: (b"old", -1)}), {"stored": 55}, "1 records of the target"),
+        (side(PLAIN), side({0: (b"9-", 1001), **{n: PLAIN[n] for n in range(1, 50)}}), {"step": 10}, None),
+        (side(PLAIN), side({0: (b"9-", 1001), **{n: PLAIN[n] for n in range(1, 50)}}), {"whole": True}, "the first at offset 0"),
+    ],
+)  # fmt: skip
+def test_what_the_records_do_not_prove(
+    source: Log, target: Log, options: dict[str, object], expected: str | None
+) -> None:
+    if expected is None:
+        assert find_end(source, target, **options).next_offset == 50  # type: ignore[arg-type]
+        return
+    with pytest.raises(Refused, match=expected):
+        find_end(source, target, **options)  # type: ignore[arg-type]
+
+
+def test_what_the_source_no_longer_has() -> None:
+    """Retention has removed what was copied first, compaction what has a newer record of its key."""
+    kept = {offset: PLAIN[offset] for offset in range(40, 100)}
+    assert find_end(side(kept, 40), side(HALF)) == CopyEnd(next_offset=50, target_from=0, compared=50)
+    compacted = {offset: PLAIN[offset] for offset in range(100) if offset not in (45, 46)}
+    assert find_end(side(compacted), side(HALF), compacts=True).next_offset == 50
+    with pytest.raises(Refused, match="2 records of the target, the first at offset 45"):
+        find_end(side(compacted), side(HALF))
+    assert find_end(side({}, 50), side(HALF), stored=50) == CopyEnd(next_offset=50, target_from=50)
+
+
+def test_aborted_records_that_the_tool_copied() -> None:
+    end = find_end(side(PLAIN, aborted=frozenset(range(42, 46))), side({n: PLAIN[n] for n in range(50) if n != 43}))
+    assert (end.next_offset, end.aborted, end.missing, end.doubles) == (50, 3, 0, 0)
