@@ -6,8 +6,11 @@ import logging
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
+from kafka_replication.kafka import brokers, clients, topics
+from kafka_replication.model.choices import KAFKA
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.model.trouble import Trouble, in_order
+from kafka_replication.planning import broker_versions
 from kafka_replication.planning.preflight import loops
 from kafka_replication.reporting.table import EngineRow, engine_rows
 from kafka_replication.runs import previewing
@@ -51,6 +54,7 @@ def check(run: Run) -> Checked:
         except NotAuthorized as error:
             found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
         found += _loops(run, as_written)
+        found += _too_old(run)
     found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
     return Checked(in_order(found), engines)
 
@@ -63,6 +67,26 @@ def _loops(run: Run, replication: Replication) -> list[Trouble]:
     except ReplicationError as error:
         log.debug("%s: the ledger on the source was not looked at: %s", run.replication.name, error)
         return []
+
+
+def _too_old(run: Run) -> list[Trouble]:
+    """Findings about brokers that lack something, as far as they tell it over connections of our own. That they give no
+    ids to topics is seen at the first one.
+    """
+    admins = {clients.login(run.clusters.source).cluster: run.clusters.source_admin}
+    if run.replication.target.type == KAFKA:
+        target = run.clusters.target_connection
+        admins[run.clusters.target.login.cluster] = clients.admin(target, run.replication.timeouts.request)
+    found = list[Trouble]()
+    for cluster, admin in admins.items():
+        newest = brokers.newest_versions(admin, run.replication.timeouts.request)
+        found += broker_versions.findings(str(cluster), newest) if newest is not None else ()
+        try:
+            topics.topic_ids(admin, topics.names(admin)[:1])
+        except ReplicationError as error:
+            log.debug("%s: no topic's id is known: %s", cluster, error)
+            found += [Trouble.of(error, str(cluster))] if error.remedy == broker_versions.GIVES_IDS else []
+    return found
 
 
 def check_spark(run: Run, launcher: Launcher) -> list[Trouble]:
