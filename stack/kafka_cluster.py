@@ -73,7 +73,9 @@ class Broker:
     def start(self) -> None:
         """Start the process unless it runs, and wait until it serves. Its data is kept."""
         self.launch(kafka_jars(release=self.release))
-        self.wait_started(time.monotonic() + START_SECONDS)
+        self.wait_started(deadline := time.monotonic() + START_SECONDS)
+        if self.release.zookeeper:
+            zookeeper.await_topics(f"{LOOPBACK}:{self.port}", self.data, deadline)
 
     def launch(self, jars: Path) -> None:
         """Start the process unless it runs; does not wait."""

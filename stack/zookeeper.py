@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from stack.errors import StackError
 from stack.java import java
@@ -30,6 +34,26 @@ def start(folder: Path, port: int, jars: Path, log_settings: Path, deadline: flo
     while not answers(port):
         if time.monotonic() > deadline or not _lives(record):
             raise StackError(f"ZooKeeper in {folder} has not started; the end of {log}:\n{tail(log)}", "see the log")
+        time.sleep(0.1)
+
+
+def await_topics(bootstrap: str, data: Path, deadline: float) -> None:
+    """Return when a broker that has just started knows the topics of its data, with their leaders: until its controller
+    has told it, it says that there are none.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    stored = {folder.name.rpartition("-")[0] for folder in data.glob("*-[0-9]*") if not folder.name.endswith("-delete")}
+    while True:
+        with contextlib.suppress(KafkaException):
+            led = {
+                name
+                for name, topic in admin.list_topics(timeout=5).topics.items()
+                if all(partition.leader >= 0 for partition in topic.partitions.values())
+            }
+            if stored <= led:
+                return
+        if time.monotonic() > deadline:
+            raise StackError(f"{bootstrap} does not know all topics of {data}", "see its log")
         time.sleep(0.1)
 
 

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import KafkaException
 
-from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.runs import checking
+from kafka_replication.runs.run import open_run
 from stack.artifacts import OLDER, OLDEST
 from stack.kafka_cluster import KafkaCluster
 from tests.support.clusters import locked, started
 from tests.support.command_line import cli, ended
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
+from tests.support.secured import Acl, on_topic, secured_cluster
 
 pytestmark = pytest.mark.slow  # they fetch these brokers
 MANY = 6_000  # the record engine alone would copy fewer
@@ -103,3 +107,24 @@ def test_topics_without_ids_are_refused(scene: Scenario, stack_folder: Path, sid
         code, out = _told(scene, "run")
         assert code == 1
         assert not scene.target.size(scene.topic) and not old.size(POSITIONS)
+
+
+def test_rights_that_zookeeper_can_store_are_enough(scene: Scenario, stack_folder: Path) -> None:
+    """It takes no name with a slash, so rights on groups and transactional ids are granted for what comes before it."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    with secured_cluster(stack_folder, OLDEST) as secured:
+        scene.client = secured.add_user("writer")
+        scene.target = Cluster(secured.address)
+        for topic in (scene.topic, POSITIONS, RECEIPTS):
+            secured.grant("writer", *on_topic(topic, "READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS"))
+        with pytest.raises(KafkaException, match="Unknown broker error"):
+            secured.grant("writer", Acl("DESCRIBE", "GROUP", f"kafka-replication/{scene.name}"))
+        found = checking.check(
+            open_run(scene.replication(), scene.connections, scene.store, "check", looks=True)
+        ).findings
+        assert [finding for finding in found if "before the slash: --group kafka-replication " in finding.remedy]
+        secured.grant("writer", Acl("DESCRIBE", "GROUP", "kafka-replication", prefixed=True))
+        secured.grant("writer", Acl("WRITE", "TRANSACTIONAL_ID", "kafka-replication", prefixed=True))
+        report = scene.run()
+        assert (report.outcome, only(report).copied, only(report).digest_ok) == ("done", 100, True), report.table()

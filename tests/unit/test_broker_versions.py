@@ -23,3 +23,10 @@ def test_each_need_is_told_with_the_first_release_that_has_it(newest: dict[int, 
     assert told.keys() == found.keys()
     assert all(f"older than Kafka {release}:" in told[severity].what for severity, release in found.items())
     assert all(finding.remedy and finding.where == "the target" for finding in told.values())
+
+
+@pytest.mark.parametrize(("newest", "told"), [(OF_3_0, True), (OF_3_0 | {55: 0}, False)])
+def test_zookeeper_is_named_where_a_right_with_a_slash_is_missing(newest: dict[int, int], told: bool) -> None:
+    remedy = "kafka-acls.sh --add --group kafka-replication/orders"
+    assert bool(list(findings("the target", newest, [remedy]))) is told
+    assert not list(findings("the target", newest, ["kafka-acls.sh --add --topic orders"]))

@@ -7,7 +7,7 @@ they understand (ApiVersions). What they understand says nothing about the forma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,9 +50,22 @@ NEEDS: Final = (
 )
 
 
-def findings(where: str, newest: Mapping[int, int]) -> Iterator[Trouble]:
-    """The findings about a cluster. ``newest`` is the newest version of each request that all of its brokers take."""
+_QUORUM: Final = 55  # DescribeQuorum, which brokers with ZooKeeper do not take
+
+
+def findings(where: str, newest: Mapping[int, int], remedies: Collection[str] = ()) -> Iterator[Trouble]:
+    """The findings about a cluster. ``newest`` is the newest version of each request that all of its brokers take,
+    ``remedies`` are those of the findings about rights.
+    """
     for need in NEEDS:
         if newest.get(need.request, -1) < need.version:
             what = f"its brokers are older than Kafka {need.since}: {need.without}"
             yield Trouble(need.severity, where, what, need.remedy)
+    if _QUORUM not in newest and any(" kafka-replication/" in remedy for remedy in remedies):
+        yield Trouble(
+            "warning",
+            where,
+            "it has ZooKeeper, which stores no rule whose name has a slash: kafka-acls.sh ends with an unknown error",
+            "grant what comes before the slash: --group kafka-replication --resource-pattern-type prefixed, and the"
+            " same with --transactional-id",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
@@ -54,7 +55,7 @@ def check(run: Run) -> Checked:
         except NotAuthorized as error:
             found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
         found += _loops(run, as_written)
-        found += _too_old(run)
+        found += _too_old(run, [trouble.remedy for trouble in found])
     found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
     return Checked(in_order(found), engines)
 
@@ -69,7 +70,7 @@ def _loops(run: Run, replication: Replication) -> list[Trouble]:
         return []
 
 
-def _too_old(run: Run) -> list[Trouble]:
+def _too_old(run: Run, remedies: Sequence[str]) -> list[Trouble]:
     """Findings about brokers that lack something, as far as they tell it over connections of our own. That they give no
     ids to topics is seen at the first one.
     """
@@ -80,7 +81,7 @@ def _too_old(run: Run) -> list[Trouble]:
     found = list[Trouble]()
     for cluster, admin in admins.items():
         newest = brokers.newest_versions(admin, run.replication.timeouts.request)
-        found += broker_versions.findings(str(cluster), newest) if newest is not None else ()
+        found += broker_versions.findings(str(cluster), newest, remedies) if newest is not None else ()
         try:
             topics.topic_ids(admin, topics.names(admin)[:1])
         except ReplicationError as error:
