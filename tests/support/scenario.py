@@ -98,7 +98,7 @@ class Cluster:
         """``assignment``: the brokers of each partition, instead of so many partitions and replicas."""
         # Old timestamps must not fall to retention while a test looks at them.
         settings = {"retention.ms": "-1", **config}
-        if self.is_before_3_6:  # one limit for both directions (KIP-937)
+        if any(map(LIMIT.match, settings)) and self.is_before_3_6:  # one limit for both directions (KIP-937)
             settings = {LIMIT.sub("message.timestamp.difference", name): value for name, value in settings.items()}
         if assignment is None:
             new = NewTopic(topic, partitions, replicas, config=settings)
