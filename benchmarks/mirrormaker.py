@@ -40,14 +40,14 @@ _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @contextmanager
-def running(pair: Pair, topic: str, alias: str) -> Iterator[subprocess.Popen[bytes]]:
-    """MirrorMaker, started; killed at the end."""
+def running(pair: Pair, topic: str, alias: str, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """MirrorMaker with ``more`` properties, started; killed at the end."""
     folder = pair.folder / alias
     folder.mkdir()
     settings = folder / "mm2.properties"
     sides = {alias: pair.source, "dst": pair.target}
     lines = [f"{side}.{key} = {value}\n" for side, client in sides.items() for key, value in _of_java(client).items()]
-    settings.write_text(PROPERTIES.format(alias=alias, topic=topic, replicas=pair.replicas) + "".join(lines))
+    settings.write_text(PROPERTIES.format(alias=alias, topic=topic, replicas=pair.replicas) + "".join(lines) + more)
     command = [
         java(),
         "-Xmx1g",

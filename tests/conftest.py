@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -160,12 +160,13 @@ LONGEST = (
 )
 
 
-def _fixtures(item: pytest.Item) -> set[str]:
+@cache
+def _fixtures(item: pytest.Item) -> frozenset[str]:
     """The fixtures of a test. One with parameters may name some there."""
     assert isinstance(item, pytest.Function)
     callspec = getattr(item, "callspec", None)
     named = (value for value in (callspec.params.values() if callspec else ()) if type(value) is str)
-    return {*item.fixturenames, *named}
+    return frozenset((*item.fixturenames, *named))
 
 
 def _group(item: pytest.Item) -> str:

@@ -143,7 +143,8 @@ class StatusRow(PartitionRow):
 
     What is not known because a cluster does not answer, or because nothing was copied, is null. ``in_store`` is false
     where the store knows less than the ledger. ``withheld`` offsets are hidden by an open transaction.
-    ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near.
+    ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near. ``settings`` are
+    those of the whole target topic that do not follow the source.
     """
 
     state: str
@@ -173,6 +174,48 @@ class StatusRow(PartitionRow):
     error: str | None
     remedy: str | None
     lost_in_seconds: float | None
+    settings: tuple[str, ...] = ()
+
+
+# moved: committed on the target. planned: would be. in step: is there already. ahead: the group is further there, for
+# somebody has read. waiting: the place is not certain now. refused: nothing can be committed.
+PlaceState = Literal["moved", "planned", "in step", "ahead", "waiting", "refused"]
+# active: has members on the target, and is left alone. left out: is of a kind whose offsets mean something else.
+GroupState = Literal["moved", "planned", "in step", "active", "left out", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlaceRow:
+    """One partition of a group. ``committed`` and ``lag`` are of the source; -1 is not known. ``place`` is the offset
+    in the partition of the same number of ``target_topic`` that stands for it; null if there is none. From there the
+    group reads at most ``again`` records that it has read before; 0: the place is exact.
+    """
+
+    source: TopicPartition
+    target_topic: str
+    committed: int
+    lag: int
+    place: int | None
+    again: int
+    state: PlaceState
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """One consumer group. ``lag`` counts source offsets. ``exact`` is the number of partitions with an exact place.
+    ``moved_at`` is when its places were written last, RFC 3339 UTC; empty if never.
+    """
+
+    group: str
+    kind: str
+    state: GroupState
+    lag: int
+    exact: int
+    again: int
+    moved_at: str
+    why: str
+    partitions: tuple[GroupPlaceRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

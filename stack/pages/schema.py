@@ -25,6 +25,8 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "audit": (documents.AuditDocument,),
     "ledger": (documents.LedgerDocument, documents.RebuiltDocument),
     "failed": (documents.FailedDocument, documents.DecidedDocument),
+    "groups": (documents.GroupsDocument,),
+    "acls": (documents.AclsDocument,),
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
     "watch": (documents.WatchDocument,),

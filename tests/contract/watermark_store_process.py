@@ -2,7 +2,7 @@
 
     python watermark_store_process.py URL open|lease|advance|hang-in-advance '[{"argument": ...}, ...]'
 
-Each prints what came of it as one line of JSON. Forking after the imports makes twenty processes as cheap as one.
+Each prints what came of it as one line of JSON. Forking after the imports makes a dozen processes as cheap as one.
 """
 
 from __future__ import annotations

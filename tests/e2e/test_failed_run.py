@@ -33,6 +33,7 @@ def records(airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers) 
     return records
 
 
+@pytest.mark.slow  # `test_failed_dag.py` runs its task, `test_forms.py` has emptied forms
 def test_failed_records_are_listed_discarded_and_retried(
     airflow: Airflow, records: list[Rec], target_cluster: Brokers
 ) -> None:

@@ -224,7 +224,7 @@ def test_a_plot_says_the_value_under_the_pointer(browser: Browser, server: Serve
     [
         ("run", "", {}),
         ("dry-run", "", {"dry_run": True}),
-        ("backfill", ".backfill", {"topics": [TWO], "from": "5", "dry_run": True}),
+        pytest.param("backfill", ".backfill", {"topics": [TWO], "from": "5", "dry_run": True}, marks=pytest.mark.slow),
         pytest.param("audit", ".audit", {"topic": TWO, "partition": 1}, marks=pytest.mark.slow),
         (
             "approve-gap",

@@ -279,7 +279,9 @@ def test_an_opening_that_was_about_to_begin_is_fenced_by_the_successor(scene: Sc
 
 
 @pytest.mark.parametrize(
-    "turn", [pytest.param(1, marks=pytest.mark.slow), 2, 3], ids=["opening", "copying", "verifying"]
+    "turn",
+    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)],  # a row of the faults
+    ids=["opening", "copying", "verifying"],
 )
 def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: int) -> None:
     """It stood still just before it committed, longer than its lease. Another run took over; then the first one woke."""

@@ -74,7 +74,7 @@ def test_after_an_approval_of_unverified_copies(scene: Scenario) -> None:
     assert not scene.check().lost and not scene.check().doubled
 
 
-@pytest.mark.parametrize("removed", [50, 203])
+@pytest.mark.parametrize("removed", [50, pytest.param(203, marks=pytest.mark.slow)])
 def test_what_was_verified_and_removed(scene: Scenario, removed: int) -> None:
     """At the end of a chunk, and all of it: then nothing newer lies behind. The other tests remove a part of one."""
     scene.settings |= CHUNKS
@@ -116,7 +116,7 @@ def test_a_source_that_changed_is_not_guessed_at(scene: Scenario) -> None:
     assert "LOST" in dry_run(scene, 0, 50) and "no longer at the source either" in dry_run(scene, 0, 50)
 
 
-@pytest.mark.parametrize("step", ["send", "commit"])
+@pytest.mark.parametrize("step", ["send", pytest.param("commit", marks=pytest.mark.slow)])
 def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -163,6 +163,7 @@ def test_a_copier_that_was_at_work_is_fenced(scene: Scenario) -> None:
     assert_whole_again(scene)
 
 
+@pytest.mark.slow  # `test_at_once.py` has two backfills of one range
 def test_two_processes_at_once_copy_it_once(scene: Scenario) -> None:
     """Both want to give the same offsets back: the second waits for the lease, and finds them copied."""
     scene.settings |= CHUNKS

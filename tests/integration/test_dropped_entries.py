@@ -20,7 +20,9 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
-    "hidden", [{POSITIONS, RECEIPTS}, {POSITIONS}, {RECEIPTS}], ids=["both", "position", "receipt"]
+    "hidden",
+    [{POSITIONS, RECEIPTS}, {POSITIONS}, pytest.param({RECEIPTS}, marks=pytest.mark.slow)],
+    ids=["both", "position", "receipt"],
 )
 def test_they_are_written_again(scene: Scenario, hidden: Collection[str]) -> None:
     copied_once(scene)

@@ -283,7 +283,7 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
 
 
 @pytest.mark.parametrize(
-    "failpoint", ["P2:3", "P3:2", *(pytest.param(each, marks=pytest.mark.slow) for each in ("P1:2", "P4"))]
+    "failpoint", ["P2:3", *(pytest.param(each, marks=pytest.mark.slow) for each in ("P1:2", "P3:2", "P4"))]
 )
 def test_a_run_that_is_killed_sets_each_record_aside_once(scene: Scenario, failpoint: str) -> None:
     """Sent and not committed, while it is committed, committed and not reported, verified and not stored. P2 is reached

@@ -98,7 +98,8 @@ def test_a_record_is_a_row_whose_columns_others_can_read(shop: Shop) -> None:
     shop.scene.idle_run()
 
 
-@pytest.mark.parametrize("which", ["thrift", pytest.param("master", marks=pytest.mark.slow)])
+@pytest.mark.slow  # rows of the faults; `test_latest.py` kills a copier
+@pytest.mark.parametrize("which", ["thrift", "master"])
 def test_a_server_that_is_killed_in_the_middle_and_comes_back(shop: Shop, which: str) -> None:
     """While rows are on their way: answers are lost whose rows may have been written."""
     shop.ready()
@@ -171,6 +172,7 @@ def test_a_table_that_takes_nothing_for_now_is_not_taken_for_one_without_rights(
     shop.assert_copied(10)
 
 
+@pytest.mark.slow  # `test_latest.py` refuses one, `test_rows.py` has the command
 def test_a_table_that_would_hide_what_is_written_is_refused_with_the_command(shop: Shop) -> None:
     shop.ready()
     shop.ground.create(shop.scene.topic, ttl=86_400)

@@ -35,6 +35,7 @@ def ready(scene: Scenario, count: int, chunk: int = 400, transaction_timeout: in
     return scene.copy_job()
 
 
+@pytest.mark.slow  # a row of the faults
 def test_random_kills(scene: Scenario) -> None:
     """Kills at random moments: before the first chunk, inside a chunk, while one is committed; none after the last."""
     seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
@@ -58,7 +59,15 @@ def test_random_kills(scene: Scenario) -> None:
     scene.idle_run()
 
 
-@pytest.mark.parametrize("failpoint", ["P0", "P1", "P2", "P3"])
+OFTEN = {"P2", "P1:2", "P4", "P5"}  # the others are rows of the faults
+
+
+def points(*of: str) -> pytest.MarkDecorator:
+    each = [point if point in OFTEN else pytest.param(point, marks=pytest.mark.slow) for point in of]
+    return pytest.mark.parametrize("failpoint", each)
+
+
+@points("P0", "P1", "P2", "P3")
 def test_kill_at_every_step_of_a_first_chunk(scene: Scenario, failpoint: str) -> None:
     """The next run alone heals it. `test_kill_a_whole_run` has the later chunks."""
     job = ready(scene, 2_000)
@@ -73,7 +82,7 @@ def test_kill_at_every_step_of_a_first_chunk(scene: Scenario, failpoint: str) ->
     scene.idle_run()
 
 
-@pytest.mark.parametrize("failpoint", ["P1:2", "P2:3", "P3:2", "P4", "P5"])
+@points("P1:2", "P2:3", "P3:2", "P4", "P5")
 def test_kill_a_whole_run(scene: Scenario, failpoint: str) -> None:
     """Verified and not stored, or stored and not reported: the next run copies nothing, and the watermark gets there.
 

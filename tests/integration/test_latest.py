@@ -8,11 +8,13 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kafka_replication.copying.sink import SinkSession
+from kafka_replication.kafka.partitioner import partition_of_key
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.choices import HBASE, LATEST, OPENSEARCH
 from kafka_replication.model.offsets import OffsetRange
@@ -64,10 +66,13 @@ def customers(request: pytest.FixtureRequest) -> Customers:
     return request.getfixturevalue({OPENSEARCH: "searched", HBASE: "stored"}[request.param])  # type: ignore[no-any-return]
 
 
-# The flow is the same code for both; what OpenSearch has to do in it is a case of its suite, which each use names.
-ROWS = pytest.mark.parametrize("customers", [pytest.param(OPENSEARCH, marks=pytest.mark.slow), HBASE], indirect=True)
+# The flow is the same code for both; what the other one has to do in it is a case of its suite, which each use names.
+slow = partial(pytest.param, marks=pytest.mark.slow)
+ROWS = pytest.mark.parametrize("customers", [slow(OPENSEARCH), HBASE], indirect=True)
+DOCUMENTS = pytest.mark.parametrize("customers", [OPENSEARCH, slow(HBASE)], indirect=True)
 
 
+@DOCUMENTS  # `only_the_newest_record_of_each_key_is_there`, `the_verifier_finds_what_is_at_the_keys`
 def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> None:
     customers.create()
     customers.put("abcabca" + "dd")
@@ -95,13 +100,12 @@ def test_the_newest_record_of_each_key_is_at_its_key(customers: Customers) -> No
     customers.scene.idle_run()
 
 
-@ROWS  # `what_an_attempt_left_is_replaced_or_stops_who_changes_it`, and `test_other_targets.py` kills one there
-@pytest.mark.parametrize("failpoint", ["P1:2"])
-def test_a_copier_that_dies_is_healed_by_the_next_run(customers: Customers, failpoint: str) -> None:
+@ROWS  # `what_an_attempt_left_is_replaced_or_stops_who_changes_it`
+def test_a_copier_that_dies_is_healed_by_the_next_run(customers: Customers) -> None:
     """It has written what it did not commit. `test_whatever_happens...` dies elsewhere, too."""
     customers.create()
     customers.put("aabbccddabcdaaa")
-    assert end_of(copy_process(customers.scene, customers.scene.copy_job(), failpoint)) == -signal.SIGKILL
+    assert end_of(copy_process(customers.scene, customers.scene.copy_job(), "P1:2")) == -signal.SIGKILL
     customers.run()
     customers.assert_newest()
     assert customers.scene.watermark() == 15
@@ -155,10 +159,11 @@ def test_records_that_have_no_place_are_named_and_set_aside(searched: Searched) 
     assert "no key" in reasons[2] and "513 bytes" in reasons[3] and "no object" in reasons[4]
 
 
+@DOCUMENTS  # the copier refuses it, and asks no target
 def test_a_key_in_two_partitions_is_refused_by_name(customers: Customers) -> None:
     """Java puts ``a`` into partition 0 of 3, librdkafka into 1."""
     customers.create(3)
-    java, other = _partitions(b"a")
+    java, other = (partition_of_key(how, b"a", 3) for how in ("murmur2", "crc32"))
     customers.scene.source.produce(customers.scene.topic, [customers.record("a", 1)], java)
     customers.scene.source.produce(customers.scene.topic, [customers.record("a", 2)], other)
     report = customers.scene.run()
@@ -178,14 +183,6 @@ def test_partitions_that_the_source_gets_later_are_refused(customers: Customers)
     report = customers.scene.run()
     errors = [line.error or "" for line in report.ranges if line.error]
     assert report.outcome == "failed" and any("records of one key" in error for error in errors), report.table()
-
-
-def _partitions(key: bytes) -> tuple[int, int]:
-    from kafka_replication.kafka.partitioner import partition_of_key
-
-    java, other = partition_of_key("murmur2", key, 3), partition_of_key("crc32", key, 3)
-    assert java != other
-    return java, other
 
 
 def test_an_index_of_the_other_shape_is_refused(searched: Searched) -> None:
@@ -322,6 +319,7 @@ def test_what_others_write_and_delete_with_the_time_of_now_changes_no_row(stored
     stored.assert_newest()
 
 
+@pytest.mark.slow  # `test_whoever_writes_in_whatever_order...` of its suite
 def test_an_older_record_stays_behind_a_newer_one_that_lies_in_a_file(stored: Stored) -> None:
     """A copier wakes that was replaced, after HBase has written its memory to files."""
     stored.create()
@@ -368,6 +366,7 @@ def test_records_that_cannot_be_rows_are_named_and_set_aside(stored: Stored) -> 
     assert "no key" in reasons[2] and "32768 bytes" in reasons[3]
 
 
+@pytest.mark.slow  # one of OpenSearch is above; `an_older_range_changes_only_what_nothing_newer_has`
 def test_a_row_that_was_too_large_is_retried_under_what_is_newer(stored: Stored) -> None:
     stored.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
     stored.create()

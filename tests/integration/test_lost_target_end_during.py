@@ -85,7 +85,7 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "offset", "more"),
     [
-        pytest.param("record", MIDDLE, 200, id="record: the attempt is longer than what is lost"),
+        pytest.param("record", MIDDLE, 200, id="record: the attempt is longer than what is lost", marks=slow),
         pytest.param("record", MIDDLE, 60, id="record: the attempt is shorter", marks=slow),
         pytest.param("record", MARKER, 200, id="record: the marker alone", marks=slow),
         pytest.param("batch", MIDDLE, 200, id="batch: the attempt is longer than what is lost", marks=slow),

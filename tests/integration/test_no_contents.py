@@ -79,8 +79,8 @@ def prepared(request: pytest.FixtureRequest, scene: Scenario, kind: str, shape: 
     [
         ("kafka", "", 3),
         pytest.param("opensearch", "records", 8, marks=pytest.mark.slow),
-        ("opensearch", "latest", 9),
-        pytest.param("hbase", "latest", 2, marks=pytest.mark.slow),
+        pytest.param("opensearch", "latest", 9, marks=pytest.mark.slow),  # `test_no_error_shows_a_record`
+        pytest.param("hbase", "latest", 2, marks=pytest.mark.slow),  # `test_no_error_shows_a_row`
     ],
 )
 def test_nothing_of_a_record_is_in_what_is_said_and_kept(

@@ -66,6 +66,7 @@ def test_a_value_is_the_document_and_its_fields_are_found(shop: Shop) -> None:
     shop.scene.idle_run()
 
 
+@pytest.mark.slow  # a row of the faults; `test_latest.py` sets such records aside
 def test_records_that_conflict_with_the_mapping_are_named_and_set_aside(shop: Shop) -> None:
     """Three among many: each with its field and reason, and no neighbour is lost with them."""
     shop.scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
@@ -120,6 +121,7 @@ def test_what_is_refused_for_now_is_sent_again_in_smaller_requests(shop: Shop) -
     shop.assert_copied()
 
 
+@pytest.mark.slow  # a row of the faults, and `test_latest.py`
 def test_an_answer_that_is_lost_after_the_write_changes_nothing(shop: Shop) -> None:
     shop.ready()
     lost = list[int]()
@@ -137,6 +139,7 @@ def test_an_answer_that_is_lost_after_the_write_changes_nothing(shop: Shop) -> N
     shop.assert_copied()
 
 
+@pytest.mark.slow  # `test_bulk.py` has such answers
 def test_an_answer_with_fewer_items_than_were_sent_is_no_answer(shop: Shop) -> None:
     shop.ready()
 
@@ -154,6 +157,7 @@ def test_an_answer_with_fewer_items_than_were_sent_is_no_answer(shop: Shop) -> N
     shop.assert_copied()
 
 
+@pytest.mark.slow  # a row of the faults; one that stays is below
 def test_a_block_of_the_index_is_waited_for(shop: Shop) -> None:
     """As a node sets it whose disk is nearly full. Once it is gone the same run goes on."""
     shop.ready()

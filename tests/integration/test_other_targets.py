@@ -40,11 +40,11 @@ TARGETS = {
 }
 
 
-def with_one(server: str) -> pytest.MarkDecorator:
-    """With the folder and one server: the flow is the same code. With the other server it is slow; what that one has to do in it is a case
-    of its suite in `tests/contract`, or of another file, which each use names.
+def without(*servers: str) -> pytest.MarkDecorator:
+    """The flow is the same code for all. With these servers it is slow; what they have to do in it is a case of their suites in
+    `tests/contract`, or of another file, which each use names.
     """
-    kinds = [kind if kind in ("folder", server) else pytest.param(kind, marks=pytest.mark.slow) for kind in TARGETS]
+    kinds = [pytest.param(kind, marks=pytest.mark.slow) if kind in servers else kind for kind in TARGETS]
     return pytest.mark.parametrize("ground", kinds, indirect=True)
 
 
@@ -100,6 +100,7 @@ def ready(scene: Scenario, count: int = 100, partitions: int = 1) -> None:
         scene.source.produce(scene.topic, numbered(count), partition)
 
 
+@without("opensearch")  # `test_opensearch.py`, and `test_spark_elsewhere.py` with real Spark
 def test_runs_copy_and_verify_and_an_audit_finds_both_sides_equal(scene: Scenario, ground: Ground) -> None:
     ready(scene, partitions=2)
     scene.source.transaction(scene.topic, numbered(5, 100), abort=True)  # offsets without records
@@ -129,7 +130,7 @@ def test_runs_copy_and_verify_and_an_audit_finds_both_sides_equal(scene: Scenari
     ("ground", "failpoint"),
     [
         ("folder", "P3:2"),
-        ("opensearch", "P1:2"),
+        pytest.param("opensearch", "P1:2", marks=pytest.mark.slow),  # rows of the faults
         pytest.param("hbase", "P3:2", marks=pytest.mark.slow),  # one dies there in `test_latest.py`
     ],
     indirect=["ground"],
@@ -144,7 +145,8 @@ def test_a_copier_that_dies_is_healed_by_the_next_run(scene: Scenario, ground: G
     assert scene.watermark() == 100
 
 
-@pytest.mark.parametrize("ground", ["folder", "hbase"], indirect=True)  # `test_opensearch.py` changes a document
+# `test_opensearch.py` changes a document, `test_latest.py` a row.
+@pytest.mark.parametrize("ground", ["folder", pytest.param("hbase", marks=pytest.mark.slow)], indirect=True)
 def test_what_was_changed_before_it_was_read_back_is_named(scene: Scenario, ground: Ground) -> None:
     ready(scene)
 
@@ -158,7 +160,7 @@ def test_what_was_changed_before_it_was_read_back_is_named(scene: Scenario, grou
     assert not clean(audit(scene.bare_run()))
 
 
-@with_one("opensearch")  # HBase: `a_foreign_record_is_noticed`
+@without("opensearch", "hbase")  # `a_foreign_record_is_noticed`
 def test_a_record_of_somebody_else_is_refused(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"
@@ -169,7 +171,7 @@ def test_a_record_of_somebody_else_is_refused(scene: Scenario, ground: Ground) -
     assert not clean(audit(scene.bare_run()))
 
 
-@with_one("hbase")  # OpenSearch: `a_foreign_record_is_noticed`
+@without("opensearch")  # `a_foreign_record_is_noticed`
 def test_a_target_that_has_records_already_is_refused(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     ground.create(scene.topic)
@@ -179,7 +181,7 @@ def test_a_target_that_has_records_already_is_refused(scene: Scenario, ground: G
     assert values(ground, scene.topic) == [b"foreign"]
 
 
-@with_one("opensearch")  # HBase: `test_latest.py` has a backfill there
+@without("opensearch", "hbase")  # `test_latest.py` has a backfill
 def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"
@@ -194,9 +196,8 @@ def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: Gro
     assert_clean(scene)
 
 
-@with_one(
-    "opensearch"
-)  # HBase: `test_latest.py` sets a row aside and retries it; `a_decision_and_its_records_are_there_together`
+# `test_latest.py` sets records aside and retries them; `a_decision_and_its_records_are_there_together`.
+@without("opensearch", "hbase")
 def test_records_that_the_target_refuses_are_set_aside_retried_and_discarded(scene: Scenario, ground: Ground) -> None:
     scene.settings["failures"] = {"policy": "quarantine", "limit": 10}
     ready(scene, 20)
@@ -221,7 +222,7 @@ def test_records_that_the_target_refuses_are_set_aside_retried_and_discarded(sce
     scene.idle_run()
 
 
-@with_one("opensearch")  # HBase: `a_target_that_was_re_created_is_refused`
+@without("opensearch", "hbase")  # `a_target_that_was_re_created_is_refused`
 def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"
@@ -233,7 +234,7 @@ def test_a_topic_that_was_created_again_is_reset_and_copied_again(scene: Scenari
     assert scene.position().generation == 2
 
 
-@with_one("hbase")  # OpenSearch: `a_session_of_entries_moves_the_position_and_crosses_a_gap`
+@without("opensearch", "hbase")  # `a_session_of_entries_moves_the_position_and_crosses_a_gap`
 def test_a_gap_is_crossed_by_approval_and_an_emptied_store_is_restored_behind_it(
     scene: Scenario, ground: Ground
 ) -> None:
@@ -285,7 +286,7 @@ def test_old_receipts_of_verified_ranges_are_deleted_by_a_run(scene: Scenario, o
     assert audited.outcome != "differs" and "expired" in str(audited)
 
 
-@with_one("opensearch")  # HBase: `test_hbase.py` kills both of its processes
+@without("hbase")  # `test_hbase.py` kills both of its processes
 def test_a_target_that_is_away_is_named(scene: Scenario, ground: Ground) -> None:
     ready(scene)
     assert scene.run().outcome == "done"

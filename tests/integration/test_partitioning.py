@@ -194,7 +194,7 @@ def test_a_foreign_record_behind_ours_is_refused_and_one_between_ours_is_found_b
     assert scene.run().outcome == "failed"
 
 
-@pytest.mark.parametrize("launched", [False, True])
+@pytest.mark.parametrize("launched", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_audit_reads_a_target_partition_in_parts(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch, *, launched: bool
 ) -> None:
@@ -260,6 +260,7 @@ def backfill(scene: Scenario, from_: int, until: int, target: str | None = None)
     return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
+@pytest.mark.slow  # all that spread is above, and `test_at_once.py` has such a backfill
 def test_a_backfill_into_another_topic_spreads_too(scene: Scenario) -> None:
     scene.settings |= {"partitioning": "round_robin", "target_topics": {"partitions": 3}}
     scene.source.create(scene.topic, 2)
@@ -302,7 +303,9 @@ def test_what_changes_later(scene: Scenario) -> None:
     assert_clean_audit(scene)
 
 
-@pytest.mark.parametrize(("before", "after"), [("keep", "by_key"), ("by_key", "keep")])
+@pytest.mark.parametrize(
+    ("before", "after"), [pytest.param("keep", "by_key", marks=pytest.mark.slow), ("by_key", "keep")]
+)
 def test_a_run_that_was_planned_before_the_partitioning_changed(scene: Scenario, before: str, after: str) -> None:
     """No step of it copies in the new way: not one that is tried again, nor one whose plan says nothing of the file."""
     scene.settings["partitioning"] = before

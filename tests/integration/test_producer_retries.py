@@ -76,7 +76,7 @@ def test_an_answer_that_is_lost_keeps_partition_and_order(scene: Behind, deliver
     assert len(found.doubled) == result.read_back.duplicates <= BATCH
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.slow)])
 def test_a_sequence_out_of_order_ends_the_session_and_the_ledger_says_what_is_left(
     scene: Behind, delivery: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,15 +9,25 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill
+from kafka_replication.runs import groups as moving
 from kafka_replication.runs.backfill import prepare_interval
 from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import open_run
@@ -27,6 +37,7 @@ from tests.support.intervals import MINUTE, SETTINGS, SIX
 from tests.support.jobs import InProcess
 from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.two_users import COPY, NAME, TOPIC, Pair
+from tests.support.waiting import wait_until
 
 GROUP = Acl("DESCRIBE", "GROUP", f"kafka-replication/{NAME}")
 TRANSACTIONS = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True)
@@ -99,6 +110,7 @@ def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) 
     assert said(side, acl, str(found[0]), pair), str(found[0])
     assert granted_by(acl) in found[0].remedy
     assert f"--allow-principal User:{pair.users[side]}" in found[0].remedy
+    assert "a rule that denies it has to be removed" in found[0].remedy, "no user of the pair sees the rules"
 
 
 def test_check_finds_a_transaction_that_the_target_does_not_allow(pair: Pair) -> None:
@@ -275,3 +287,84 @@ def test_a_run_names_the_right_that_is_missing_and_goes_on_with_it(pair: Pair, s
     assert said(side, acl, text, pair), text
     assert "exclude" not in text
     assert pair.run() == ""
+
+
+def test_without_alter_configs_settings_are_not_followed_and_records_are_copied(pair: Pair) -> None:
+    pair.fill_the_target()
+    allowed = Acl("ALTER_CONFIGS", "TOPIC", COPY)
+    follow: dict[str, Any] = {"target_topics": {"follow": "apply"}}
+
+    def missing(**more: Any) -> list[str]:
+        return [str(found) for found in pair.findings(**more) if "AlterConfigs" in found.what]
+
+    def set_on(topic: str, value: str) -> None:
+        entry = ConfigEntry("flush.messages", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        pair.cluster.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def set_now() -> str:
+        resource = ConfigResource(ResourceType.TOPIC, COPY)
+        return str(pair.cluster.admin.describe_configs([resource])[resource].result(30)["flush.messages"].value)
+
+    pair.grant("target", allowed)
+    set_on(TOPIC, "500")
+    assert missing(**follow) == []
+    assert pair.run(**follow) == ""
+    assert set_now() == "500"
+    pair.withdraw("target", allowed)
+    set_on(TOPIC, "600")
+    (found,) = missing(**follow)
+    assert f"AlterConfigs on topic {COPY} is missing" in found and found.startswith("warning")
+    assert f"--operation AlterConfigs --topic {COPY}" in found
+    assert missing() == [], "it is needed with follow: apply only"
+    pair.produce(5)
+    report = pair.report(**follow)
+    assert report.outcome == "done", report.table()
+    assert any("flush.messages was not set" in note and "AlterConfigs" in note for note in report.notes), report.notes
+    pair.assert_copied()
+    assert set_now() == "500"
+
+
+def test_a_topic_that_a_pattern_selects_and_the_rights_hide_is_named(pair: Pair) -> None:
+    pair.fill_the_target()
+    pair.cluster.admin.create_topics([NewTopic("orders-hidden", 1, 1)])["orders-hidden"].result(30)
+    chosen: dict[str, Any] = {"topics": {"include": ["^orders"], "rename": "copy.{topic}"}}
+
+    def named() -> list[str]:
+        return [str(found) for found in pair.findings(**chosen) if "may not describe it" in found.what]
+
+    wait_until(lambda: "orders-hidden" in pair.names())
+    assert named() == [], "only with Describe on the cluster"
+    pair.grant("source", SEES_RULES)
+    try:
+        (found,) = named()
+        chosen["topics"]["exclude"] = ["orders-hidden"]
+        assert named() == []
+    finally:
+        pair.withdraw("source", SEES_RULES)
+        pair.cluster.admin.delete_topics(["orders-hidden"])["orders-hidden"].result(30)
+    assert found.startswith("warning: orders-hidden: ") and "--operation Read --topic orders-hidden" in found
+    assert "--allow-principal User:reader" in found
+
+
+def test_a_group_needs_describe_at_the_source_and_read_on_the_target(pair: Pair) -> None:
+    """Without the first nobody shows it; without the second `check` and a run name the right, and the copy goes on."""
+    groups: Any = {"groups": {"include": ["app"]}}
+    settings = {**pair.cluster.as_admin(), "group.id": "app", "log_level": 0}
+    with closing(Consumer(settings)) as consumer:
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+    pair.fill_the_target()
+    run = open_run(pair.replication(**groups), pair, pair.store, "groups")
+    assert ["app has no committed offsets" in problem for problem in moving.move(run, apply=True).problems] == [True]
+    pair.grant("source", Acl("DESCRIBE", "GROUP", "app"))
+    wanted = Acl("READ", "GROUP", "app")
+    assert any(said("target", wanted, str(finding), pair) for finding in pair.check(**groups))
+    assert pair.run(**groups) == ""
+    [row] = pair.store.groups(NAME)
+    assert row.state == "failed"
+    assert said("target", wanted, row.why, pair)
+    pair.grant("target", wanted)
+    assert pair.check(**groups) == []
+    assert pair.run(**groups) == ""
+    [row] = pair.store.groups(NAME)
+    assert (row.state, row.exact, [place.target_topic for place in row.partitions]) == ("moved", 1, [COPY])

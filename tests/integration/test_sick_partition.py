@@ -110,6 +110,7 @@ def test_a_source_partition_that_has_a_position_loses_its_leader(source_scene: S
     scene.assert_copied(*HEALTHY, SICK)
 
 
+@pytest.mark.slow  # a row of the faults; the source has one above
 def test_a_target_partition_without_a_leader(target_scene: Scenario, target3: KafkaCluster) -> None:
     scene = target_scene
     scene.source.create(scene.topic, len(HEALTHY) + 1)

@@ -36,6 +36,7 @@ def prepare(scene: Scenario, records: list[Rec]) -> None:
     scene.source.produce(scene.topic, records)
 
 
+@pytest.mark.slow  # a row of the faults
 def test_a_target_that_takes_200_kilobytes_a_second_gets_all_in_one_session(scene: Behind) -> None:
     """3 MB: as one chunk, which the settings would allow, they would outlive the transaction."""
     prepare(scene, incompressible(3_000))

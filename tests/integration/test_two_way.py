@@ -84,6 +84,7 @@ def test_two_directions_do_not_loop(scene: Scenario, back: Scenario) -> None:
         assert found.outcome == "clean", found.text()
 
 
+@pytest.mark.slow  # the directions are above, sharing is in `test_partitioning.py`
 def test_two_directions_share_one_topic(scene: Scenario, back: Scenario) -> None:
     """The topic has the same name on both sides, and producers of its own there: it has every record once."""
     everything: list[bytes | None] = []

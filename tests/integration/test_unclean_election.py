@@ -70,11 +70,12 @@ def elect_the_one_that_missed_some(scene: Scenario, brokers: KafkaCluster) -> No
     wait_until(lambda: replicas_in_sync(scene) == [LEADER, FOLLOWER])
 
 
+@pytest.mark.slow  # a row of the faults goes back as far; `test_plan_refusals.py` has what is said
 @pytest.mark.parametrize(
     ("written_since", "named"),
     [
         (0, f"the source ends at {KEPT}, {LOST} offsets below the position {KEPT + LOST}"),
-        pytest.param(LOST + 20, "truncated below offset 100", marks=pytest.mark.slow),
+        (LOST + 20, "truncated below offset 100"),
     ],
     ids=("shorter than what was copied", "as long again, with other records"),
 )

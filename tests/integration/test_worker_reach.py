@@ -28,6 +28,12 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its three attempts a worker makes one."""
+    monkeypatch.setattr(reachability, "ATTEMPTS", 1)
+
+
 def hurried(scene: Scenario) -> Job:
     """Its workers give a cluster one second for its first answer."""
     job = scene.copy_job()
@@ -35,7 +41,7 @@ def hurried(scene: Scenario) -> Job:
     return replace(job, replication=job.replication.model_copy(update={"timeouts": timeouts}))
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.slow), "target"])
 def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent: str, side: str) -> None:
     """With the default 500 attempts; each of them is a producer session that waits for its time-outs."""
     scene.source.create(scene.topic)
@@ -50,6 +56,7 @@ def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent
     assert "docs/deployment.md" in done.remedy
 
 
+@pytest.mark.usefixtures("once")
 def test_reading_back_names_it_too(scene: Scenario, silent: str) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
@@ -67,6 +74,7 @@ def test_an_answer_that_is_an_error_is_an_answer(scene: Scenario) -> None:
     assert scene.source.bootstrap in reachability._answered
 
 
+@pytest.mark.usefixtures("once")
 def test_a_cluster_is_asked_once_in_a_process(silent: str) -> None:
     """What happens later is an outage, which the copier's own attempts outlast."""
     config = {"bootstrap.servers": silent}

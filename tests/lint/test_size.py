@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 253,
-    "classes": 577,
-    "functions": 3425,
+    "modules": 265,
+    "classes": 601,
+    "functions": 3547,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
-    "keys of the file": 51,
-    "pages of the docs": 32,
+    "keys of the file": 60,
+    "pages of the docs": 33,
 }
 
 

@@ -164,6 +164,7 @@ def assert_kept(looking: Looking) -> None:
     scene.assert_copied()
 
 
+@pytest.mark.slow  # `test_spark_submission.py` has the command line, `test_submit.py` the environment, `test_airflow_run.py` files
 def test_local_spark_sees_no_secret(ready: Scenario) -> None:
     [page] = free_ports(1)
     assert_kept(Looking(ready, SparkConnection("local[2]", {}), page))

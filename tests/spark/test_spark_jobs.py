@@ -68,6 +68,7 @@ def test_an_installed_wheel_copies_and_verifies(ready: Scenario, monkeypatch: py
     ready.idle_run()
 
 
+@pytest.mark.slow  # rows of the faults; `test_launcher_conformance.py` kills a worker
 @pytest.mark.parametrize("kill", [kill for kill in KILLS if kill is not kill_only_the_run])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SMALL}

@@ -80,7 +80,7 @@ def _line(
         for name in ("source", "target")
     }
     first = next(number for number, argument in enumerate(arguments) if not argument.startswith("-")) + 1
-    first += arguments[first - 1] == "failed"  # its file stands behind the action
+    first += arguments[first - 1] in ("failed", "acls")  # its file stands behind the action
     return [*arguments[:first], str(file), *arguments[first:]], {
         **connections,
         "KAFKA_REPLICATION_STORE_URL": scene.store_url,

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.local import DAEMON
@@ -168,11 +167,7 @@ def kill_only_the_run(run: SparkRun) -> None:
     run.process.send_signal(signal.SIGKILL)
 
 
-KILLS = [
-    kill_workers,
-    kill_only_the_run,
-    *(pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)),
-]
+KILLS = [kill_workers, kill_only_the_run, kill_jvm, kill_driver, kill_run]
 
 
 def end_after(run: SparkRun, kill: Callable[[SparkRun], None]) -> None:

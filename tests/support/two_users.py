@@ -16,6 +16,7 @@ from kafka_replication.connections import SparkConnection
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.trouble import Trouble
+from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import checking, runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
@@ -85,18 +86,25 @@ class Pair:
         return Replication.model_validate(self.document() | more)
 
     def check(self, **more: Any) -> list[Trouble]:
-        """The errors that a check finds, with a connection of its own, as a command has it."""
-        run = open_run(self.replication(**more), self, self.store, "check", Deadline.after(60))
-        return [finding for finding in checking.check(run).findings if finding.severity == "error"]
+        """The errors that a check finds."""
+        return [finding for finding in self.findings(**more) if finding.severity == "error"]
+
+    def findings(self, **more: Any) -> list[Trouble]:
+        """All that a check finds, with a connection of its own, as a command has it."""
+        return checking.check(
+            open_run(self.replication(**more), self, self.store, "check", Deadline.after(60))
+        ).findings
 
     def run(self, launcher: Launcher | None = None, **more: Any) -> str:
         """Empty if the run did all of it, else what it said."""
-        launch = launcher or InProcess()
         try:
-            report = runner.run(self.replication(**more), self, self.store, launch, Request())
+            report = self.report(launcher, **more)
         except ReplicationError as error:
             return str(error)
         return "" if report.outcome != "failed" else report.table()
+
+    def report(self, launcher: Launcher | None = None, **more: Any) -> RunReport:
+        return runner.run(self.replication(**more), self, self.store, launcher or InProcess(), Request())
 
     def withdraw(self, side: str, *acls: Acl) -> None:
         self.cluster.withdraw(self.users[side], *acls)

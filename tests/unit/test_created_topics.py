@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from kafka_replication.config.model import TargetTopics
 from kafka_replication.planning.topic_settings import before_3_6, created_config
@@ -74,3 +75,30 @@ def test_brokers_before_3_6_get_the_larger_limit_under_their_name() -> None:
     """2.8 refuses a topic with a setting that it does not know."""
     limits = {"message.timestamp.after.max.ms": "7", "message.timestamp.before.max.ms": "9", "cleanup.policy": "delete"}
     assert before_3_6(limits) == {"message.timestamp.difference.max.ms": "9", "cleanup.policy": "delete"}
+
+
+def test_overrides_are_for_the_topics_that_they_match_and_the_later_one_counts() -> None:
+    settings = TargetTopics(
+        config={"retention.ms": "1", "flush.ms": "1"},
+        overrides={"^audit[.]": {"retention.ms": "2"}, "audit.eu": {"retention.ms": "3"}, "^orders": {"flush.ms": "4"}},
+    )
+    made = {name: created_config({}, settings.of(name)) for name in ("audit.us", "audit.eu", "orders", "other")}
+    assert {name: (config["retention.ms"], config["flush.ms"]) for name, config in made.items()} == {
+        "audit.us": ("2", "1"),
+        "audit.eu": ("3", "1"),
+        "orders": ("1", "4"),
+        "other": ("1", "1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"^audit(": {}}, "not a regular expression"),
+        ({"audit.*": {}}, "must start with"),
+        ({"audit": {"message.timestamp.type": "LogAppendTime"}}, "must be CreateTime"),
+    ],
+)
+def test_overrides_that_cannot_be_meant_are_refused(overrides: dict[str, dict[str, str]], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        TargetTopics(overrides=overrides)

@@ -34,7 +34,7 @@ def test_a_document_of_the_first_release_is_read_and_written_with_all_of_its_key
     adapter = TypeAdapter[Any](kind)
     written = json.loads(adapter.dump_json(adapter.validate_json(json.dumps(kept)), by_alias=True))
     assert holds(written, kept)
-    published_schema.check(command, kept | {key: written[key] for key in written.keys() - kept.keys()})
+    published_schema.check(command, written)
 
 
 def holds(later: Any, kept: Any) -> bool:

@@ -62,11 +62,11 @@ def test_each_flow_becomes_a_file_and_what_has_no_place_is_named(tmp_path: Path)
             "rename": "primary.{topic}",
         },
         "target_topics": {"replication_factor": 3},
+        "groups": {"include": ["^.*$"], "exclude": ["^console-consumer-.*$", "^connect-.*$", "^__.*$"]},
     }
     load_replication(file)
     for text in (file.read_text(), ended.stderr):
-        assert "our.password: not known here" in text and "sync.group.offsets.enabled:" in text
-        assert "sync.topic.configs.enabled (MirrorMaker's default):" in text
+        assert "our.password: not known here" in text
         assert "acls" not in text and "exactly.once" not in text and SECRET not in text
     line = next(line for line in ended.stderr.splitlines() if "AIRFLOW_CONN_KAFKA_PRIMARY=" in line)
     assert json.loads(line.partition("'")[2].rstrip("'"))["extra"] == {
@@ -110,6 +110,11 @@ def test_the_same_topics_under_the_same_names(
     replication = _replication(*lines)
     assert {topic: replication.target_name(topic) for topic in copied if replication.selects(topic)} == copied
     assert not [topic for topic in left_out if replication.selects(topic)]
+
+
+def test_settings_are_followed_where_the_file_asks_for_it() -> None:
+    assert _replication("sync.topic.configs.enabled = true").target_topics.follow == "apply"
+    assert _replication().target_topics.follow == "report"
 
 
 @pytest.mark.parametrize(

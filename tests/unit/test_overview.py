@@ -25,6 +25,8 @@ ORDER = (
     "audit",
     "ledger",
     "failed",
+    "groups",
+    "acls",
     "approve-gap",
     "reset",
 )

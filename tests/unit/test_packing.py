@@ -55,7 +55,7 @@ def sent(came: list[Batch], largest: int = 10 * TOGETHER) -> list[Batch]:
     writer, contents = Writer(), Contents()
     packing = packing_to(writer, largest)
     for batch in came:
-        packing.add(batch, contents.of(batch))
+        packing.add(batch, contents.of(batch), range(batch.base_offset, batch.until))
     digest = packing.hexdigest()
     expected = BatchDigest()
     for batch in writer.batches:
@@ -112,7 +112,7 @@ def test_what_is_packed_takes_less_time_so_than_in_requests_of_its_own(
         [plain] = batches(memoryview(text))
         small = replace(plain, attributes=3, payload=memoryview(packed(3, bytes(plain.payload))))
         assert small.size < LARGE
-        packing.add(small, 0)
+        packing.add(small, 0, range(small.base_offset, small.until))
     packing.hexdigest()
     assert (len(writer.batches) == 3) is sent_as_they_are
 
@@ -149,7 +149,7 @@ def test_batches_that_are_compressed_better_than_the_estimate_says(codec: int) -
     values = [bytes(range(256)), *[bytes(2_000_000)] * 15]
     for offset, value in enumerate(values):
         [batch] = batches(memoryview(of_value(value, offset, codec)))
-        packing.add(batch, contents.of(batch))
+        packing.add(batch, contents.of(batch), range(batch.base_offset, batch.until))
     packing.hexdigest()
     sizes = [len(unpacked(batch.attributes & CODEC, batch.payload)) for batch in kept.batches]
     assert sum(batch.count for batch in kept.batches) == len(values)
@@ -161,7 +161,7 @@ def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
     packing = packing_to(Writer(), 1_000_000)
     answer = bytearray(of_value(b"v", 0) + bytes(4_000_000))
     [batch] = batches(memoryview(answer)[: len(of_value(b"v", 0))])
-    packing.add(batch, 1)
+    packing.add(batch, 1, range(batch.base_offset, batch.until))
     del batch
     answer.clear()  # raises BufferError if a part of it is in use
     assert packing.count == 1
@@ -172,7 +172,7 @@ def test_no_more_is_packed_together_than_the_target_answers_in_time() -> None:
         writer, contents = Writer(most=most), Contents()
         packing = packing_to(writer, 10 * TOGETHER)
         for number in range(100):
-            packing.add(batch_of(number, 5_000), contents.of(batch_of(number, 5_000)))
+            packing.add(batch_of(number, 5_000), contents.of(batch_of(number, 5_000)), range(5))
         packing.hexdigest()
         sizes = [batch.size for batch in writer.batches]
         assert most / 2 < max(sizes) <= most and sum(sizes) > 500_000

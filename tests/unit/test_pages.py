@@ -104,3 +104,10 @@ def test_a_page_of_a_replication_is_whole(store: WatermarkStore) -> None:
     said = text(pages.replication(reader(store), NAME, Choices()))
     for words in ("kafka_a → kafka_b", "2,000 records, 60 s", "orders-3", "Remedy: approve the gap", "None is open."):
         assert words in said, words
+
+
+def test_settings_that_differ_are_named_once_for_each_topic(store: WatermarkStore) -> None:
+    rows = [replace(ROW, partition=number, settings=("flush.ms is 9, and should be <5>",)) for number in range(2)]
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), rows)
+    said = pages.replication(reader(store), NAME, Choices())
+    assert said.count("flush.ms is 9, and should be &lt;5&gt;") == 1

@@ -124,6 +124,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "error": None,
             "remedy": None,
             "lost_in_seconds": None,
+            "settings": [],
         },
         {
             "topic": "orders",
@@ -156,6 +157,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "error": None,
             "remedy": None,
             "lost_in_seconds": None,
+            "settings": [],
         },
         {
             "topic": "orders",
@@ -188,6 +190,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "error": "orders-2: gone",
             "remedy": "exclude it",
             "lost_in_seconds": None,
+            "settings": [],
         },
     ]
 

@@ -9,6 +9,8 @@ from kafka_replication.documents import (
     ApprovedDocument,
     FailureDocument,
     GapRow,
+    GroupPlaceRow,
+    GroupRow,
     OpenCauseRow,
     PartitionRow,
     ResetDocument,
@@ -24,11 +26,16 @@ from kafka_replication.model.offsets import PartitionKey as KeyRow
 from kafka_replication.model.offsets import TopicPartition as SourceRow
 from kafka_replication.model.trouble import Trouble as FindingRow
 from kafka_replication.overview.rows import OverviewDocument, OverviewRow
+from kafka_replication.planning.acls import Acl as AclRow
+from kafka_replication.planning.acls import AclPlan
+from kafka_replication.planning.acls import NotCarried as NotCarriedRow
 from kafka_replication.planning.plan import PartitionPlan as PartitionPlanRow
 from kafka_replication.planning.plan import Plan as StoredPlan
+from kafka_replication.reporting.acls import AclsDocument, ScramRow
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
+from kafka_replication.reporting.groups import GroupsDocument
 from kafka_replication.reporting.ledger import LedgerDocument, LedgerRow, RebuiltDocument, RebuiltRow
 from kafka_replication.reporting.progress import Progress as ProgressRow
 from kafka_replication.reporting.progress import RecentRunRow, StatusDocument
@@ -48,6 +55,9 @@ from kafka_replication.reporting.table import (
 from kafka_replication.verification.auditing import Sample as SampleRow
 
 __all__ = [
+    "AclPlan",
+    "AclRow",
+    "AclsDocument",
     "ApprovedDocument",
     "AuditDocument",
     "AuditOutcome",
@@ -68,11 +78,15 @@ __all__ = [
     "FailureDocument",
     "FindingRow",
     "GapRow",
+    "GroupPlaceRow",
+    "GroupRow",
+    "GroupsDocument",
     "HistoryRow",
     "IdsRow",
     "KeyRow",
     "LedgerDocument",
     "LedgerRow",
+    "NotCarriedRow",
     "OpenCauseRow",
     "Outcome",
     "OverviewDocument",
@@ -93,6 +107,7 @@ __all__ = [
     "RunAtWorkRow",
     "RunDocument",
     "SampleRow",
+    "ScramRow",
     "SentRow",
     "SourceRow",
     "StatusDocument",

@@ -348,6 +348,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "audit": repairs.audit,
     "ledger": ledger,
     "failed": repairs.failed,
+    "groups": repairs.groups,
+    "acls": repairs.acls,
     "approve-gap": repairs.approve_gap,
     "reset": repairs.reset,
 }

@@ -3,6 +3,8 @@
 Each loads what it alone needs when it is called: all commands start with this module.
 
 The command for records that could not be copied: ``failed list|show|retry|discard FILE``.
+
+The commands for what goes on on the target beside records: ``groups``, and ``acls plan|apply FILE`` for rights.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from __future__ import annotations
 import getpass
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
 from kafka_replication.documents import as_json as json_of
-from kafka_replication.model.choices import Action
+from kafka_replication.model.choices import Action, GroupAction
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.runs.leasing import leased, topic_scope
@@ -162,6 +164,33 @@ def _range(from_: int, until: int) -> OffsetRange:
         ) from e
 
 
+def groups(
+    action: Annotated[
+        GroupAction,
+        typer.Argument(help="list (as they were seen last), plan (change nothing) or apply.", show_default=False),
+    ],
+    file: File,
+    group: Annotated[list[str], typer.Option("--group", help="Only this group; may be given several times.")] = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Show where consumer groups go on in the target's topics, and commit these places in their name.
+
+    A group with members on the target is left alone. No place is ahead of what was verified. The exit code is 1 if a
+    group cannot be moved.
+    """
+
+    def do(run: Run) -> Result:
+        from kafka_replication.runs import groups as moving
+
+        if action == GroupAction.LIST:
+            document = moving.seen_last(run)
+        else:
+            document = moving.move(run, apply=action == GroupAction.APPLY, only=group)
+        return document, document.text(), int(document.failed)
+
+    act(file, as_json, do, writes=action == GroupAction.APPLY, looks=action != GroupAction.APPLY)
+
+
 def failed(
     action: Annotated[
         Action,
@@ -205,3 +234,27 @@ def failed(
         return answer.document, answer.text, int(answer.failed)
 
     act(file, as_json, do, writes=True)
+
+
+def acls(
+    action: Annotated[
+        Literal["plan", "apply"], typer.Argument(help="plan shows, apply also changes.", show_default=False)
+    ],
+    file: File,
+    as_json: Json = False,
+) -> None:
+    """Carry the rights (ACLs) on copied topics and groups over to the target.
+
+    apply prints on stderr what it is about to do, and may be repeated. The section acls of the file has the choices.
+    """
+
+    def do(run: Run) -> Result:
+        from kafka_replication.runs import acls as carrying
+
+        document = carrying.look(run)
+        if action == "apply":
+            typer.echo(document.text(), err=True)
+            document = carrying.apply(run, document)
+        return document, document.text(), 0
+
+    act(file, as_json, do, looks=True)

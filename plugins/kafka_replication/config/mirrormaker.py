@@ -183,6 +183,21 @@ def _topics(flow: Flow, value: str) -> Fields:
     return fields | ({"topics.rename": f"{flow.source}{separator}{names.TOPIC_PLACEHOLDER}"} if renames else {})
 
 
+def _settings(flow: Flow, value: str) -> Fields | str:  # noqa: ARG001 - see `Rule`
+    if "sync.topic.configs.enabled" in flow.given:
+        return {"target_topics.follow": "apply"}
+    return "what differs is shown, and not changed: target_topics.follow: apply does what MirrorMaker does"
+
+
+def _groups(flow: Flow, value: str) -> Fields:  # noqa: ARG001 - see `Rule`
+    """The groups whose offsets MirrorMaker commits on the target. Raises BadInput."""
+    keys = ("groups", "groups.exclude")
+    return {
+        f"groups.{name}": list(_entries(flow.given.get(key, key), flow.settings[key]))
+        for name, key in zip(("include", "exclude"), keys, strict=True)
+    }
+
+
 def _fits(entry: str, topic: str) -> bool:
     return bool(names.compiled(entry).match(topic)) if names.is_pattern(entry) else entry == topic
 
@@ -253,8 +268,10 @@ DEFAULTS: Final = {
     "replication.policy.separator": ".",
     "sync.topic.configs.enabled": "true",
     "sync.topic.acls.enabled": "true",
-    "emit.checkpoints.enabled": "true",
+    "groups": ".*",
+    "groups.exclude": "console-consumer-.*, connect-.*, __.*",
 }
+_GROUPS = "groups says which offsets of groups are moved: docs/consumer-groups.md"
 _CONNECTION = "settings of clients are in the connection, under librdkafka's names"
 _BOOKKEEPING = "MirrorMaker's own bookkeeping; here a ledger on the target has receipts"
 UNKNOWN = "not known here; nothing in the file stands for it"
@@ -270,18 +287,19 @@ KEYS: Final[Mapping[str, Rule]] = {
     _EXACTLY_ONCE: lambda *_: {},  # the default, whatever MirrorMaker's setting is
     "consumer.auto.offset.reset": lambda _, value: {"start_from": "latest"} if value.lower() == "latest" else {},
     "refresh.topics.*": "each run looks for new topics and partitions",
-    "sync.topic.configs.*": "settings are taken over when a topic is created, and not followed",
-    "config.properties.exclude": "settings are taken over when a topic is created: target_topics.config adds others",
-    "config.property.filter.class": "settings are taken over when a topic is created: target_topics.config adds others",
-    "use.defaults.from": "settings are taken over when a topic is created: target_topics.config adds others",
-    "sync.topic.acls.*": "rights are not carried over",
-    "groups": "offsets of consumer groups are not translated",
-    "groups.exclude": "offsets of consumer groups are not translated",
-    "group.filter.class": "offsets of consumer groups are not translated",
-    "refresh.groups.*": "offsets of consumer groups are not translated",
-    "sync.group.offsets.*": "offsets of consumer groups are not translated",
-    "emit.checkpoints.*": "offsets of consumer groups are not translated",
-    "checkpoints.topic.*": "offsets of consumer groups are not translated",
+    "sync.topic.configs.enabled": _settings,
+    "sync.topic.configs.*": "each run looks",
+    "config.properties.exclude": "docs/partitioning.md says which settings are never followed",
+    "config.property.filter.class": "docs/partitioning.md says which settings are never followed",
+    "use.defaults.from": "docs/partitioning.md says which settings are never followed",
+    "sync.topic.acls.*": "kafka-replication acls plan and apply carry rights over, by hand",
+    "sync.group.offsets.enabled": _groups,
+    **dict.fromkeys(("groups", "groups.exclude"), lambda *_: {}),  # with `sync.group.offsets.enabled`
+    "group.filter.class": _GROUPS,
+    "refresh.groups.*": _GROUPS,
+    "sync.group.offsets.*": _GROUPS,
+    "emit.checkpoints.*": _GROUPS,
+    "checkpoints.topic.*": _GROUPS,
     "*heartbeats.*": "lag_seconds in status, alerts.lag and metrics say whether copies arrive",
     "*offset-syncs.*": _BOOKKEEPING,
     "offset.lag.max": _BOOKKEEPING,

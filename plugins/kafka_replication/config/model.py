@@ -23,6 +23,7 @@ from kafka_replication.config.sections import (
     Alerts,
     Copy,
     Failures,
+    Groups,
     Retention,
     Retries,
     Section,
@@ -33,7 +34,7 @@ from kafka_replication.config.sections import (
     Whole,
     listed,
 )
-from kafka_replication.config.topics import Cluster, PipelineDefinition, TargetCluster, TargetTopics, Topics
+from kafka_replication.config.topics import Acls, Cluster, PipelineDefinition, TargetCluster, TargetTopics, Topics
 from kafka_replication.model import combinations
 from kafka_replication.model.choices import (
     EXACTLY_ONCE,
@@ -63,8 +64,8 @@ class Replication(Section):
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
             "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-            "in `.backfill`, `.audit`, `.failed` or `.repair`. The ledger identifies a replication by its name: a"
-            " renamed one starts from the beginning."
+            "in `.backfill`, `.audit`, `.failed`, `.groups` or `.repair`. The ledger identifies a replication by its"
+            " name: a renamed one starts from the beginning."
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
@@ -171,6 +172,12 @@ class Replication(Section):
     target_topics: TargetTopics = Field(
         default_factory=TargetTopics, description="What is expected of the target's topics."
     )
+    groups: Groups = Field(
+        default_factory=Groups, description="Which consumer groups go on at the same place on the target."
+    )
+    acls: Acls = Field(
+        default_factory=Acls, description="Which rights on the copies `kafka-replication acls` carries over."
+    )
     spark: Spark = Field(
         default_factory=Spark, description="Where Spark runs, and how many partitions it copies at once."
     )
@@ -214,6 +221,19 @@ class Replication(Section):
                 "interval needs a time as start_from, such as 2030-01-31T06:00:00Z: the first interval begins there"
             )
         return progress
+
+    @field_validator("groups")
+    @classmethod
+    def _can_be_moved(cls, groups: Groups, info: ValidationInfo) -> Groups:
+        target, partitioning = info.data.get("target"), info.data.get("partitioning")
+        if groups.include and target is not None and target.type != KAFKA:
+            raise ValueError(f"a target of type '{target.type}' has no consumer groups: remove it")
+        if groups.include and partitioning not in (KEEP, None):
+            raise ValueError(
+                f"with 'partitioning: {partitioning}' the records of a partition lie in several ones, and no place in"
+                f" them stands for an offset: write 'partitioning: {KEEP}', or remove it"
+            )
+        return groups
 
     @field_validator("accept_loss")
     @classmethod
@@ -262,6 +282,8 @@ class Replication(Section):
         parts: Any = dict.fromkeys(("target", "on_existing_target", "partitioning", "delivery"), True)
         parts |= {"source": {"connection"}, "topics": {"rename"}, "target_topics": {"partitions"}}
         chosen = self.model_dump(mode="json", include=parts, exclude_defaults=True)
+        if isinstance(self.topics.rename, dict):  # its order counts
+            chosen["topics"] = {"rename": [*self.topics.rename.items()]}
         return {name: json.dumps(value, sort_keys=True) for name, value in chosen.items() if value}
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
 AUDIT_SUFFIX = ".audit"
 BACKFILL_SUFFIX = ".backfill"
 FAILED_SUFFIX = ".failed"
+GROUPS_SUFFIX = ".groups"
 REPAIR_SUFFIX = ".repair"
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
@@ -56,6 +57,7 @@ def check_replication_name(name: str) -> str:
         BACKFILL_SUFFIX: "the name of its backfill DAG",
         AUDIT_SUFFIX: "how the audit DAG of a replication is called",
         FAILED_SUFFIX: "the name of its DAG for failed records",
+        GROUPS_SUFFIX: "the name of its DAG for consumer groups",
         REPAIR_SUFFIX: "the name of its DAG for gaps and resets",
     }.items():
         if name.endswith(suffix):
@@ -73,6 +75,16 @@ def check_connection(name: str) -> str:
             f" {CONNECTION_MAX} of them"
         )
     return name
+
+
+def check_principal(text: str) -> str:
+    """One principal of Kafka, such as ``User:alice``; everybody is none."""
+    kind, _, name = text.partition(":")
+    if not kind or not name:
+        raise ValueError("must be a principal such as User:alice")
+    if name == "*":
+        raise ValueError("is everybody, on the target as at the source: leave it out")
+    return text
 
 
 def topic_problem(name: str) -> str | None:
@@ -127,6 +139,13 @@ def check_topic_entry(entry: str) -> str:
     return entry
 
 
+def check_expression_if_any(entry: str) -> str:
+    """Any name, or a regular expression that starts with ``^``."""
+    if is_pattern(entry):
+        compiled(entry)
+    return entry
+
+
 def _meant(entry: str) -> str:
     """The regular expression that the author of ``audit.*`` may have meant."""
     plain = entry.replace("*", "")
@@ -135,21 +154,43 @@ def _meant(entry: str) -> str:
     return f", did you mean '^{'.*'.join(map(re.escape, entry.split('*')))}'?"
 
 
-def check_rename(template: str) -> str:
-    """A template such as ``dr.{topic}``. Kafka must accept every target name that it makes."""
+def check_rename(rename: object) -> object:
+    """A template such as ``dr.{topic}``, or a mapping of topic entries to new names. What is neither is returned."""
+    if isinstance(rename, str):
+        _check_template(rename)
+    for entry, name in rename.items() if isinstance(rename, Mapping) else ():
+        if not (isinstance(entry, str) and isinstance(name, str)):
+            continue
+        try:
+            check_topic_entry(entry)
+            if is_pattern(entry):
+                compiled(entry).sub(name, "")
+        except (ValueError, re.error, IndexError) as error:
+            raise ValueError(f"'{entry}': {error}") from None
+        if _DATE.search(name):
+            raise ValueError(_NO_DATE)
+        if not is_pattern(entry) and (problem := target_problem(name)):
+            raise ValueError(f"'{entry}' would be written to '{name}', which {problem}")
+    return rename
+
+
+_NO_DATE = (
+    "cannot have a date: one topic or index gets all records of its source topic; docs/opensearch.md says why,"
+    " under 'What is refused'"
+)
+
+
+def _check_template(template: str) -> None:
+    """Kafka must accept every target name that the template makes."""
     if TOPIC_PLACEHOLDER not in template:
         raise ValueError(f"must contain {TOPIC_PLACEHOLDER}, or every topic would land in one")
     if _DATE.search(template):
-        raise ValueError(
-            "cannot have a date: one topic or index gets all records of its source topic; docs/opensearch.md says why,"
-            " under 'What is refused'"
-        )
+        raise ValueError(_NO_DATE)
     if problem := target_problem(template.replace(TOPIC_PLACEHOLDER, "t")):
         raise ValueError(
             f"would give target topics a name that {problem}; outside {TOPIC_PLACEHOLDER} only letters, digits, . _ -"
             " may stand"
         )
-    return template
 
 
 def check_callback(text: str) -> str:

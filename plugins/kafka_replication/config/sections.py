@@ -48,7 +48,9 @@ Text = Annotated[str, AfterValidator(_check_no_blank)]
 Tag = Annotated[str, Field(max_length=100), AfterValidator(_check_no_blank)]  # Airflow's TAG_MAX_LEN
 Settings = dict[Text, Annotated[str, BeforeValidator(_as_setting, json_schema_input_type=str | int | bool)]]
 ConnectionId = Annotated[str, AfterValidator(names.check_connection)]
+Principal = Annotated[str, AfterValidator(names.check_principal)]
 TopicEntry = Annotated[str, AfterValidator(names.check_topic_entry)]
+GroupEntry = Annotated[str, AfterValidator(_check_no_blank), AfterValidator(names.check_expression_if_any)]
 
 
 class Section(BaseModel):
@@ -112,6 +114,41 @@ class Verify(Section):
     level: Literal["digest", "count"] = Field(
         default="digest",
         description="`digest` compares every byte by means of a digest; `count` compares only the number of records.",
+    )
+
+
+class Groups(Section):
+    """The consumer groups whose committed offsets are translated and committed on the target."""
+
+    include: tuple[GroupEntry, ...] = Field(
+        default=(),
+        description=(
+            "Names of consumer groups, or regular expressions that start with `^`. A run that has verified what it"
+            " copied moves those that committed offsets of the replication's topics; nothing is moved by default."
+        ),
+    )
+    exclude: tuple[GroupEntry, ...] = Field(
+        default=(),
+        description="Names or expressions of groups to leave out, whatever `include` says. Same form as `include`.",
+    )
+    interval: Whole | None = Field(
+        default=None,
+        ge=10,
+        description=(
+            "Seconds after which the DAG `<name>.groups` moves them again, between runs, too; null: with each run, and"
+            " by hand. It is idle where no group has moved."
+        ),
+    )
+
+    def selects(self, group: str) -> bool:
+        """True if the committed offsets of a group of this name are to be moved."""
+        return _names(self.include, group) and not _names(self.exclude, group)
+
+
+def _names(entries: tuple[str, ...], group: str) -> bool:
+    return any(
+        names.compiled(entry).match(group) is not None if names.is_pattern(entry) else entry == group
+        for entry in entries
     )
 
 

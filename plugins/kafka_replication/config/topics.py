@@ -6,12 +6,12 @@ The steps of a replication that leave out or change records, as its file has the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kafka_replication.config import names
-from kafka_replication.config.sections import ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
+from kafka_replication.config.sections import ConnectionId, Flag, Principal, Section, Settings, Text, TopicEntry, Whole
 from kafka_replication.model.choices import KAFKA, LATEST, MURMUR2, OPENSEARCH, RECORDS, KeyHash, Shape
 
 
@@ -93,9 +93,14 @@ class Topics(Section):
         default=(),
         description="Names or expressions of topics to leave out, whatever `include` says. Same form as `include`.",
     )
-    rename: Annotated[str, AfterValidator(names.check_rename)] = Field(
+    rename: Annotated[str | dict[str, str], BeforeValidator(names.check_rename)] = Field(
         default=names.TOPIC_PLACEHOLDER,
-        description="Name of the target topic; `{topic}` stands for the source topic's name, as in `dr.{topic}`.",
+        description=(
+            "Name of the target topic. Text: `{topic}` stands for the source topic's name, as in `dr.{topic}`. A"
+            " mapping: the first entry that matches gives the name, of a topic (`orders: sales`), or by an expression"
+            " that starts with `^`, whose match is replaced (`'^old[.](.*)$': 'new.\\1'`); topics that none matches"
+            " keep their names. Two source topics that get the same name are refused."
+        ),
     )
 
     exclude_from: tuple[Text, ...] = Field(
@@ -114,10 +119,11 @@ class Topics(Section):
                 continue
             if not self.selects(entry):
                 raise ValueError(f"include names '{entry}', but exclude leaves it out: remove one of the two")
-            if problem := names.target_problem(self.target_name(entry)):
-                raise ValueError(
-                    f"topic '{entry}' would be written to '{self.target_name(entry)}', which {problem}: change rename"
-                )
+            target = self.target_name(entry)
+            if problem := names.target_problem(target):
+                raise ValueError(f"topic '{entry}' would be written to '{target}', which {problem}: change rename")
+            if other := next((o for o in self.named if o != entry and self.target_name(o) == target), None):
+                raise ValueError(f"topics '{entry}' and '{other}' would both be written to '{target}': change rename")
         return self
 
     @property
@@ -133,7 +139,14 @@ class Topics(Section):
 
     def target_name(self, source_topic: str) -> str:
         """The name that `rename` gives, unchecked."""
-        return self.rename.replace(names.TOPIC_PLACEHOLDER, source_topic)
+        if isinstance(self.rename, str):
+            return self.rename.replace(names.TOPIC_PLACEHOLDER, source_topic)
+        for entry, name in self.rename.items():
+            if entry == source_topic:
+                return name
+            if names.is_pattern(entry) and (match := names.compiled(entry).match(source_topic)):
+                return match.expand(name) + source_topic[match.end() :]
+        return source_topic
 
 
 def _matches(entry: str, topic: str) -> bool:
@@ -172,24 +185,85 @@ class TargetTopics(Section):
         le=32_767,
         description="Replication factor of created topics; null means the target's own default.",
     )
+    follow: Literal["off", "report", "apply"] = Field(
+        default="report",
+        description=(
+            "What to do when settings of a source topic change, and its target differs then: `report` it (`check`,"
+            " `plan`, `status`, the page), change the target (`apply`; each run does it before it copies), or do not"
+            " look (`off`). See [partitioning.md](partitioning.md#settings-that-follow-the-source)."
+        ),
+    )
+    follow_except: tuple[TopicEntry, ...] = Field(
+        default=(),
+        description=(
+            "Names of settings that may differ, or regular expressions that start with `^`, beside those that are"
+            " never followed."
+        ),
+    )
     config: Settings = Field(
         default_factory=dict,
         description=(
-            "Further settings of created topics, for example `retention.ms: 604800000`. The default of `retention.ms`"
+            "Further settings of created topics, for example `retention.ms: 604800000`. With `follow` existing topics"
+            " have to have them, too. The default of `retention.ms`"
             " is the source's `retention.ms` + `segment.ms` + a day. That of `min.compaction.lag.ms` is 7 days, so that"
             " records can be read back first; if the source topic is compacted, that of `segment.ms` is 100 years,"
             " because the lag does not protect old records otherwise."
         ),
     )
 
-    @field_validator("config")
+    overrides: dict[TopicEntry, Settings] = Field(
+        default_factory=dict,
+        description=(
+            "`config` for some topics, by the names of source topics or expressions that start with `^`:"
+            " `'^audit[.]': {retention.ms: -1}`. All entries that match count, on top of `config`; of two that have the"
+            " same setting the later one."
+        ),
+    )
+
+    @field_validator("config", "overrides")
     @classmethod
-    def _sets_nothing_twice(cls, config: dict[str, str]) -> dict[str, str]:
-        if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
-            raise ValueError(
-                "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
-            )
-        return config
+    def _keeps_timestamps(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for config in (given, *given.values()):
+            if isinstance(config, dict) and config.get("message.timestamp.type", "CreateTime") != "CreateTime":
+                raise ValueError(
+                    "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
+                )
+        return given
+
+    def of(self, source_topic: str) -> TargetTopics:
+        """These settings with the `config` that the target of this source topic gets."""
+        config = dict(self.config)
+        for entry, own in self.overrides.items():
+            config |= own if _matches(entry, source_topic) else {}
+        return self if config == self.config else self.model_copy(update={"config": config})
+
+    def leaves_alone(self, setting: str) -> bool:
+        """True if the setting of this name may differ from that of the source topic."""
+        return any(_matches(entry, setting) for entry in self.follow_except)
+
+
+class Acls(Section):
+    """The rights on copied topics and groups that `kafka-replication acls` carries over from the source."""
+
+    principals: dict[Principal, Principal] = Field(
+        default_factory=dict,
+        description=(
+            "Principals with another name on the target, as in `User:alice: User:alice-dr`. All others keep theirs."
+        ),
+    )
+    writes: Flag = Field(
+        default=False,
+        description=(
+            "Carry over every operation. `false`: `Read`, `Describe` and `DescribeConfigs` only, and what reads of"
+            " `All`, so that nobody writes to the copies. Denials are always carried over."
+        ),
+    )
+    remove: Flag = Field(
+        default=False,
+        description=(
+            "Remove rules on the copies that the source does not have. Those of the principals of replications stay."
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,7 @@ def _describe(kind: Any, metadata: tuple[Any, ...]) -> str:
     if origin is tuple:
         return f"a list of {_describe(args[0], ())}"
     if origin is dict:
-        return "a mapping of text to text" if args[1] is not Any else "a mapping"
+        return f"a mapping of text to {_describe(args[1], ())}" if args[1] is not Any else "a mapping"
     if isinstance(kind, type) and issubclass(kind, Section):
         return f"mappings with the keys {', '.join(fields_of(kind))}"
     return _PLAIN[kind] + "".join(_bounds(kind, metadata))

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from kafka_replication.copying.sink import Sink, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
-from kafka_replication.ledger.placement import Placement, end_of
+from kafka_replication.ledger.offset_map import OffsetMap, WrittenOffsets
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Placement, chooser_of, end_of
 from kafka_replication.model.choices import Turn
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
@@ -58,6 +59,15 @@ class Chunk:
     sources: int | None = None  # None: as many as ``count``
     filtered: int = 0
     transform: Transform | None = None
+    offsets: WrittenOffsets = field(default_factory=WrittenOffsets)  # of the source, that have a record
+
+    @property
+    def offset_map(self) -> OffsetMap | None:
+        """For a chunk with holes whose records lie in one partition of Kafka, one for each offset; else None."""
+        in_order = isinstance(self.placement, KafkaSegments | KafkaPartitions) and chooser_of(self.placement) is None
+        if not in_order or not self.copied == self.count == self.offsets.count:
+            return None
+        return self.offsets.map(self.range.from_, self.range.until)
 
     @property
     def copied(self) -> int:

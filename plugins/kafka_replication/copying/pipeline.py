@@ -27,6 +27,7 @@ from kafka_replication.copying.steps import (
     transforming,
 )
 from kafka_replication.ledger.entries import Receipt, Transform
+from kafka_replication.ledger.offset_map import WrittenOffsets
 from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.verification.digests import Fingerprint
@@ -123,6 +124,7 @@ class PipelineWriter:
     written: Fingerprint = field(default_factory=Fingerprint)
     copied: int = 0
     filtered: int = 0
+    offsets: WrittenOffsets = field(default_factory=WrittenOffsets)  # of the source, of what is written
     _last: Record | None = None  # the last source record that was not set aside
 
     @property
@@ -173,6 +175,7 @@ class PipelineWriter:
         self._give(batch)
 
     def _give(self, batch: Sequence[Record]) -> None:
+        self.offsets.add_records(batch)
         self._among_sources(lambda: self.writer.write(batch))
 
     def finish(self) -> Any:

@@ -269,6 +269,7 @@ class Copier:
             sources=chunk.sources,
             filtered=chunk.filtered,
             transform=chunk.transform,
+            offset_map=chunk.offset_map,
         )
         moved = moved.counting(receipt)
         target.commit(moved, receipt)

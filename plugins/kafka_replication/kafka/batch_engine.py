@@ -11,6 +11,7 @@ cost as many requests as there are, and where replicas are waited for, they cost
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -25,6 +26,7 @@ from kafka_replication.kafka.batch_scan import BatchScan, connect
 from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.offset_map import WrittenOffsets
 from kafka_replication.model import choices, combinations
 from kafka_replication.model.errors import BadInput, ForeignWriter, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
@@ -54,15 +56,18 @@ class Packing:
         self._writer, self._largest = writer, largest
         self._small, self._together = list[Batch](), 0
         self._digest = BatchDigest()
+        self.offsets = WrittenOffsets()  # of the source
         self._sent_until = 0  # one past the source offsets of what was sent
         self.count = self.bytes = 0
 
-    def add(self, batch: Batch, size: int) -> None:
-        """Add a batch that holds ``size`` bytes of keys, values and headers. It may be sent later.
+    def add(self, batch: Batch, size: int, offsets: Sequence[int]) -> None:
+        """Add a batch that holds ``size`` bytes of keys, values and headers, of records at these source offsets. It may
+        be sent later.
 
         Raises ImportError, Unexpected if batches would not be sent in their order, and what the writer raises.
         """
         self.count, self.bytes = self.count + batch.count, self.bytes + size
+        self.offsets.add(offsets)
         unpacked = size + frames(batch, size)
         most = min(TOGETHER, self._largest, self._writer.most)
         if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > most):
@@ -194,7 +199,7 @@ class BatchReader:
     def _copy(self, left: OffsetRange, target: Batches, most_records: int) -> Chunk:
         first = self._scan.peek(left.until)
         if first is not None and self._scan.position == left.from_:
-            why = _why_not(first) or _too_large(_fit(first, left.from_, left.until), target.largest)
+            why = _why_not(first) or _too_large(_fit(first, left.from_, left.until)[0], target.largest)
             if why:  # it cannot be sent as it is
                 raise HandOver(self._end, why)
         writer = target.begin()
@@ -217,6 +222,7 @@ class BatchReader:
             digest=digest,
             placement=placement,
             leader_epoch=self._scan.leader_epoch,
+            offsets=packing.offsets,
         )
 
     def _fill(self, packing: Packing, left: OffsetRange, most_records: int, largest: int) -> None:
@@ -225,7 +231,7 @@ class BatchReader:
         while (batch := self._scan.peek(left.until)) is not None:
             if _why_not(batch):
                 return
-            batch = _fit(batch, self._scan.position, left.until)
+            batch, offsets = _fit(batch, self._scan.position, left.until)
             if not batch.count:
                 self._scan.take(left.until)
                 continue
@@ -238,7 +244,7 @@ class BatchReader:
                 or time.monotonic() > full
             ):
                 return
-            packing.add(batch, size)
+            packing.add(batch, size, offsets)
             self._batches, self._records = self._batches + 1, self._records + batch.count
             self._scan.take(left.until)
             if self._why_slow:
@@ -269,11 +275,16 @@ class BatchReader:
             raise HandOver(self._end, f"the leader epoch {epoch} of the source now ends at {end}")
 
 
-def _fit(batch: Batch, first: int, until: int) -> Batch:
-    """The part of the batch at these source offsets, which may be all of it or nothing, as a producer would send it."""
+def _fit(batch: Batch, first: int, until: int) -> tuple[Batch, Sequence[int]]:
+    """The part of the batch at these source offsets, which may be all of it or nothing, as a producer would send it,
+    and the offsets of its records.
+    """
     whole = first <= batch.base_offset and batch.until <= until
     dense = batch.count == batch.last_offset_delta + 1  # a record at each of its offsets
-    return batch if whole and dense and batch.is_as_sent else repacked([batch], first, until)
+    if whole and dense and batch.is_as_sent:
+        return batch, range(batch.base_offset, batch.until)
+    offsets = list[int]()
+    return repacked([batch], first, until, offsets=offsets), offsets
 
 
 def _why_not(batch: Batch) -> str | None:

@@ -203,6 +203,23 @@ def certain_ends(admin: AdminClient, wanted: Collection[TopicPartition], seconds
         return {}
 
 
+def stored_topics(admin: AdminClient) -> set[str]:
+    """The topics that the brokers store, also those that they do not list for this client. Empty without the right
+    ``Describe`` on the cluster, or if a broker does not answer soon. Never raises.
+    """
+    try:
+        from kafka_replication.wire import metadata
+
+        found = set[str]()
+        for broker in admin.list_topics(timeout=ANSWER).brokers.values():
+            with _connect(admin, str(broker.host), int(broker.port), ANSWER) as connection:
+                found |= metadata.stored_topics(connection)
+        return found
+    except _NO_WORD as error:
+        log.debug("what the brokers store was not found out: %s", error)
+        return set()
+
+
 FIRST_LINE, REPEAT_AFTER = 3.0, 60.0  # seconds of waiting before the first log line and between later ones
 MOST_BYTES = 4 << 20  # of one answer
 ANSWER = 5.0  # seconds that one broker may take

@@ -34,6 +34,7 @@ from kafka_replication.kafka.reading import (
     is_unreadable,
     offset_of,
 )
+from kafka_replication.ledger.offset_map import WrittenOffsets
 from kafka_replication.model.choices import Failure, FailureKind
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -64,6 +65,7 @@ class ChunkReader:
     at: TopicPartition = field(init=False)
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
+    offsets: WrittenOffsets = field(init=False, default_factory=WrittenOffsets)  # of what was given to the writer
     last: Message | None = field(init=False, default=None)  # the last record read
     stopped: str = field(init=False, default="")
 
@@ -96,6 +98,7 @@ class ChunkReader:
             before, began = self.seen.bytes, time.monotonic()
             records, full = self._take(before + self.pace.step(step), writer)
             writer.write(records)
+            self.offsets.add_records(records)
             full = full or writer.full
             if records:
                 self.source.clock.moved()  # the source cannot be blamed for the time that the target took

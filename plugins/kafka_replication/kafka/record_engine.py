@@ -191,6 +191,7 @@ class RecordReader:
             filtered=piped.filtered if piped else 0,
             failures=writer.failures,
             transform=piped.pipeline.identity if piped else None,
+            offsets=piped.offsets if piped else chunk.offsets,
         )
         self._sound = self._next is not None
         return copied

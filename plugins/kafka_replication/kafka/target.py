@@ -27,6 +27,7 @@ from kafka_replication.kafka import (
     offsets,
     quarantine,
     snapshotter,
+    topic_changes,
     topics,
 )
 from kafka_replication.kafka.cursor import Cursor, first_record
@@ -176,6 +177,11 @@ class KafkaCatalogue(Catalogue):
 
     def add_partitions(self, name: str, partitions: int) -> None:
         topics.add_partitions(self._admin(), name, partitions)
+
+    def change_settings(
+        self, wanted: Mapping[str, Mapping[str, str | None]]
+    ) -> dict[tuple[str, str], ReplicationError]:
+        return topic_changes.change(self._admin(), wanted)
 
     def may_read(self, seconds: float) -> bool:
         group = consumer_group(self._settings.replication.name)

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     AdminClient,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     ResourceType,
     TopicDescription,
@@ -52,6 +53,7 @@ LEARNING = 5.0  # seconds in which all brokers learn of a new topic
 SHORTEST = 0.5  # the time-out of a request that is sent although hardly any time is left
 NO_ID = "A" * 22  # zeros, from brokers that do not know ids or do not store them
 _USUAL = offsets.Patience()
+_SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,18 +220,30 @@ def config(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, ReplicationError]]:
-    """The configurations of these topics, and the errors of those whose configuration cannot be read.
+    """The configurations of these topics, and the errors of those whose configuration cannot be read."""
+    settings, failed = config_entries(admin, topics)
+    return {topic: _values(entries) for topic, entries in settings.items()}, failed
+
+
+def _values(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    return {name: str(entry.value) for name, entry in entries.items()}
+
+
+def config_entries(
+    admin: AdminClient, topics: Iterable[str]
+) -> tuple[dict[str, dict[str, ConfigEntry]], dict[str, ReplicationError]]:
+    """The same as `configs`, with the source of each setting.
 
     The topics exist: a broker that does not know a new one yet is asked again for a while.
     """
     unanswered, until = sorted(set(topics)), time.monotonic() + LEARNING
-    settings, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
+    settings, failed = dict[str, dict[str, ConfigEntry]](), dict[str, ReplicationError]()
     while unanswered:
         asked = _ask_configs(admin, unanswered)
         unanswered = []
         for resource, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                settings[resource.name] = {name: str(entry.value) for name, entry in answer.items()}
+                settings[resource.name] = answer
             elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
                 unanswered.append(resource.name)
             else:
@@ -253,7 +267,7 @@ def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patien
     wanted = set(topics)
     described, failed = _describe_each(admin, wanted, rights=True)
     hidden = _denied_ones(failed)
-    settings, unreadable = configs(admin, described)
+    settings, unreadable = config_entries(admin, described)
     with_offsets = _with_offsets(admin, described, settings, patience)
     problems = {name: Trouble.of(error) for name, error in ({**unreadable, **failed}).items()}
     existing = {name: replace(topic, problem=problems.get(name)) for name, topic in with_offsets.items()}
@@ -285,7 +299,7 @@ def _denied(description: TopicDescription) -> frozenset[Operation]:
 def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     """The same as `describe`. Raises the error of a topic that cannot be described."""
     described, failed = _describe_each(admin, topics)
-    settings, unreadable = configs(admin, described)
+    settings, unreadable = config_entries(admin, described)
     with_offsets = _with_offsets(admin, described, settings, _USUAL)
     for error in (failed | unreadable).values():
         raise error
@@ -295,7 +309,7 @@ def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
 def _with_offsets(
     admin: AdminClient,
     described: Mapping[str, TopicDescription],
-    settings: Mapping[str, Mapping[str, str]],
+    settings: Mapping[str, Mapping[str, ConfigEntry]],
     patience: offsets.Patience,
 ) -> dict[str, Topic]:
     """These topics with the offsets of every partition, and their configuration if it is known."""
@@ -308,7 +322,10 @@ def _with_offsets(
             topic_id=str(d.topic_id),
             partitions={p.id: partition_offsets[TopicPartition(name, p.id)] for p in d.partitions},
             replication_factor=min((len(p.replicas) for p in d.partitions), default=0),
-            config=settings.get(name, {}),
+            config=_values(settings.get(name, {})),
+            own=frozenset(
+                key for key, entry in settings.get(name, {}).items() if ConfigSource(entry.source) is _SET_ON_TOPIC
+            ),
         )
         for name, d in described.items()
     }

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from kafka_replication.ledger.offset_map import OffsetMap
 from kafka_replication.ledger.placement import (
     JsonPlacement,
     KafkaPartitions,
@@ -270,7 +271,7 @@ class Receipt(LedgerEntry):
     KIND = "receipt"
     FORMAT = 1
     OPTIONAL = frozenset({"after", "delivery", "duplicates", "failures", "lost_in_delivery"}) | frozenset(
-        {"promise", "sources", "superseded", "throttled"}
+        {"offset_map", "promise", "sources", "superseded", "throttled"}
     )
 
     generation: Number
@@ -297,6 +298,7 @@ class Receipt(LedgerEntry):
     sources: Number | None = None  # None: as many as ``count``
     promise: Promise = TRANSACTIONAL  # of the target. Without it readers may have seen the chunk before this receipt
     superseded: Number = 0  # of ``count``, the records that readers do not find: a newer one of their key is there
+    offset_map: OffsetMap | None = None  # of a chunk with holes; `planning.group_places` reads it
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

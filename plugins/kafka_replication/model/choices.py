@@ -251,6 +251,14 @@ class Action(StrEnum):
     DISCARD = "discard"
 
 
+class GroupAction(StrEnum):
+    """An action of a person about consumer groups."""
+
+    LIST = "list"
+    PLAN = "plan"
+    APPLY = "apply"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One source record that cannot be copied. ``error`` is the class of the error: Kafka's name, or Python's."""

@@ -40,6 +40,7 @@ class Operation(StrEnum):
     WRITE = "Write"
     CREATE = "Create"
     ALTER = "Alter"
+    ALTER_CONFIGS = "AlterConfigs"
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
     IDEMPOTENT_WRITE = "IdempotentWrite"

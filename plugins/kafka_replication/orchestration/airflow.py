@@ -7,14 +7,21 @@ The DAG ``replications.watch``: one task that looks at all replications every mi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, WATCH_DAG
+from kafka_replication.config.names import (
+    AUDIT_SUFFIX,
+    BACKFILL_SUFFIX,
+    FAILED_SUFFIX,
+    GROUPS_SUFFIX,
+    REPAIR_SUFFIX,
+    WATCH_DAG,
+)
 from kafka_replication.config.reading import load_all
 from kafka_replication.model.errors import BadInput, ConfigError, ReplicationError
 from kafka_replication.runtime import extras
@@ -26,7 +33,12 @@ try:
     from kafka_replication.orchestration import observability, tasks
     from kafka_replication.orchestration.connections import store
     from kafka_replication.orchestration.dag_factory import START, build_backfill_dag, build_broken_dag, build_dag
-    from kafka_replication.orchestration.repair_dags import build_audit_dag, build_failed_dag, build_repair_dag
+    from kafka_replication.orchestration.repair_dags import (
+        build_audit_dag,
+        build_failed_dag,
+        build_groups_dag,
+        build_repair_dag,
+    )
 except ModuleNotFoundError as missing:
     raise BadInput(f"the DAGs need a package that is not installed ({missing})", extras.install("airflow")) from missing
 
@@ -38,6 +50,7 @@ BY_HAND: dict[str, Callable[[Replication], DAG]] = {
     AUDIT_SUFFIX: build_audit_dag,
     BACKFILL_SUFFIX: build_backfill_dag,
     FAILED_SUFFIX: build_failed_dag,
+    GROUPS_SUFFIX: build_groups_dag,
     REPAIR_SUFFIX: build_repair_dag,
 }
 
@@ -56,11 +69,18 @@ def dags(folder: Path) -> dict[str, DAG]:
             if rest is not None
         },
         **{each.name: partial(build_dag, each) for each in good},
-        **{f"{each.name}{suffix}": partial(build, each) for suffix, build in BY_HAND.items() for each in good},
+        **{f"{each.name}{suffix}": partial(build, each) for each in good for suffix, build in _beside(each)},
         **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }
     own = get_parsing_context().dag_id  # set as a task starts
     return {dag_id: build() for dag_id, build in builders.items() if own in (None, dag_id)}
+
+
+def _beside(replication: Replication) -> Iterator[tuple[str, Callable[[Replication], DAG]]]:
+    """The DAGs beside that of the replication; the one for consumer groups only if it moves some."""
+    return (
+        (suffix, build) for suffix, build in BY_HAND.items() if suffix != GROUPS_SUFFIX or replication.groups.include
+    )
 
 
 def raise_import_errors(folder: Path) -> None:

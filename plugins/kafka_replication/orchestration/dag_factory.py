@@ -129,6 +129,9 @@ def doc_md(replication: Replication) -> str:
     """The description from the file, then a summary of its settings."""
     topics = ", ".join(f"`{entry}`" for entry in replication.topics.include)
     without = ", ".join(f"`{entry}`" for entry in replication.topics.exclude)
+    given = replication.topics.rename
+    renames = [given] if isinstance(given, str) else [f"{entry} → {name}" for entry, name in given.items()]
+    renamed = ", ".join(f"`{each}`" for each in renames).replace("|", "&#124;")
     name, by_interval = replication.name, replication.progress == "interval"
     airflows = "copies past data intervals" if by_interval else "only repeats the DAG for past dates"
     due = "each data interval" if by_interval else "the last data interval"
@@ -150,7 +153,7 @@ def doc_md(replication: Replication) -> str:
 | source | connection `{replication.source.connection}` |
 | target | connection `{replication.target.connection}` |
 | topics | {topics.replace("|", "&#124;")}{f", without {without.replace('|', '&#124;')}" if without else ""} |
-| called on the target | `{replication.topics.rename}` |
+| called on the target | {renamed} |
 | schedule | {f"`{replication.schedule}` (UTC)" if replication.schedule else "by hand"} |
 | read back | by {replication.verify.level} |
 
@@ -167,13 +170,12 @@ Airflow's own card *Backfill* {airflows}. To copy a range that you name, use `{n
 
 
 def by_hand(replication: Replication, suffix: str, description: str, doc: str, params: Params, **more: Any) -> DAG:
-    """A DAG beside that of the replication, which only a person triggers. Its tasks are not tried again unless ``more``
-    says so. The form has names, numbers, times and switches only, never client settings.
+    """A DAG beside that of the replication, which only a person triggers, and whose tasks are not tried again, unless
+    ``more`` says so. The form has names, numbers, times and switches only, never client settings.
     """
-    usual = {"start_date": START, "default_args": {"retries": 0}}
+    usual = {"start_date": START, "default_args": {"retries": 0}, "schedule": None}
     return DAG(
         dag_id=f"{replication.name}{suffix}",
-        schedule=None,
         catchup=False,
         description=description,
         doc_md=doc,

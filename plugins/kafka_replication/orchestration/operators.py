@@ -157,7 +157,7 @@ class ReportOperator(StepOperator):
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
         from kafka_replication.documents import as_json
-        from kafka_replication.runs import steps
+        from kafka_replication.runs import groups, steps
         from kafka_replication.runs.leasing import NOTHING
 
         with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
@@ -165,6 +165,7 @@ class ReportOperator(StepOperator):
             plan = task_run.planned(run)
             report = steps.report(run, plan, steps.NotDone.from_json(told))
             verified = steps.verified_now(run, plan, report)
+            groups.follow(run)
         observability.reported(self.replication.name, report)
         context["ti"].xcom_push("return_value", as_json(report))
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")

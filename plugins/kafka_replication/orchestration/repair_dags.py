@@ -3,10 +3,13 @@
 The DAG ``<name>.audit`` of each replication: not scheduled, with one task that only reads.
 
 The DAG ``<name>.failed`` of each replication: the command ``failed`` for users without a shell.
+
+The DAG ``<name>.groups`` of each replication that moves consumer groups: the command ``groups``.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +17,12 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import AUDIT_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX
+from kafka_replication.config.names import AUDIT_SUFFIX, FAILED_SUFFIX, GROUPS_SUFFIX, REPAIR_SUFFIX
 from kafka_replication.model.choices import STATES, Action, FailureKind
 from kafka_replication.model.errors import BadInput, Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dag_factory import by_hand, number_field, text_field
+from kafka_replication.orchestration.dag_factory import by_hand, dry_run_field, number_field, text_field
 from kafka_replication.orchestration.operators import OnSparkOperator, StepOperator
 from kafka_replication.orchestration.task_run import form_text
 
@@ -203,6 +206,50 @@ def build_failed_dag(replication: Replication) -> DAG:
         params,
     ) as dag:
         FailedOperator(task_id="handle", replication=replication)
+    return dag
+
+
+class GroupsOperator(StepOperator):
+    """Moves consumer groups, or shows where they would go on. Fails if a group cannot be moved."""
+
+    def execute(self, context: Context) -> None:
+        """Pushes the groups as its return value, before it fails."""
+        from kafka_replication.documents import as_json
+        from kafka_replication.runs import groups
+
+        params = context["params"]
+        with task_run.opened(self.replication, context) as run:
+            only = [line for line in params["groups"] or () if line]
+            document = groups.move(run, apply=not params["dry_run"], only=only)
+        context["ti"].xcom_push("return_value", as_json(document))
+        self.log.info("consumer groups:\n%s", document.text())
+        if document.failed:
+            raise AirflowFailException("some groups were not moved; the log and the XCom say why")
+
+
+def build_groups_dag(replication: Replication) -> DAG:
+    params = {
+        "groups": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Groups",
+            description="Only these consumer groups, one a line; empty means all that the file selects.",
+        ),
+        "dry_run": dry_run_field(False),
+    }
+    seconds = replication.groups.interval
+    with by_hand(
+        replication,
+        GROUPS_SUFFIX,
+        f"Lets consumer groups go on at the same place on the target of {replication.name}",
+        "Translates what groups have committed on the source, and commits it on the target, for groups without members"
+        " there. See docs/consumer-groups.md.",
+        params,
+        schedule=timedelta(seconds=seconds) if seconds else None,
+        max_active_runs=1,
+    ) as dag:
+        GroupsOperator(task_id="move", replication=replication)
     return dag
 
 

@@ -306,7 +306,7 @@ def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
 def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None:
     """The target's ``retention.ms``. For a topic that does not exist yet: the value that it will get."""
     target = given.snapshot.target.get(target_topic)
-    config = target.config if target else created_config(source.config, given.replication.target_topics)
+    config = target.config if target else created_config(source.config, given.replication.target_topics.of(source.name))
     if "delete" not in config.get("cleanup.policy", "delete"):
         return None
     keeps = int(config.get("retention.ms", -1))

@@ -129,7 +129,7 @@ def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: Ledg
 
     def target_keeps(name: str, source: Topic) -> int | None:
         """For a topic that does not exist yet: what it will have."""
-        created = {**defaults, **created_config(source.config, replication.target_topics)}
+        created = {**defaults, **created_config(source.config, replication.target_topics.of(source.name))}
         return Retention.in_config(snapshot.target[name].config if name in snapshot.target else created).millis
 
     found = []

@@ -261,9 +261,15 @@ class Planner:
         return partitioning_changes.refusal_of_partitions(partitioning, key, source, partitions)
 
     def owner(self, key: PartitionKey, target: Topic | None) -> str | None:
-        """The other replication of this ledger that copies to the target topic. A re-created topic has no owner."""
+        """The other replication of this ledger that copies to the target topic, or this one if it copies another topic
+        there. A re-created topic has no owner.
+        """
         if self.replication.placing.shared:
             return None
+        for other, position in self.ledger.positions.items():
+            same = (other.target_topic, position.ids.target_topic) == (key.target_topic, target and target.topic_id)
+            if same and other.source.topic != key.source.topic:
+                return f"{other.replication}, which copies {other.source.topic} to it"
         owners = self.ledger.owners.get(key.target_topic, ())
         return next((owner.replication for owner in owners if target and owner.topic_id == target.topic_id), None)
 

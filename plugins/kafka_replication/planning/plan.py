@@ -143,8 +143,8 @@ class Plan:
     partitions: tuple[PartitionPlan, ...]
     _: KW_ONLY
     receipts_from: Mapping[int, Number] = field(default_factory=dict)
-    # The topics that other runs are at work on, as text for people.
-    left_to_others: Annotated[tuple[str, ...], Field(alias="notes")] = ()
+    # The settings of target topics that were changed, and the topics that other runs are at work on, for people.
+    said: Annotated[tuple[str, ...], Field(alias="notes")] = ()
     changes: tuple[str, ...] = ()  # filters and transforms that changed, as text for people
     # By the name of the setting, without defaults. Empty: an older plan, or a preview.
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -176,7 +176,7 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """The notes of the report about the plan. They are no failures."""
         about_partitions = dict.fromkeys(p.what for p in self.partitions if p.what and not p.refused)
-        return (*self.left_to_others, *self.changes, *about_partitions)
+        return (*self.said, *self.changes, *about_partitions)
 
     def changed(self, settings: Mapping[str, str]) -> list[str]:
         """The names of those of today's ``settings`` that are not the ones it was made with; none for an older plan."""

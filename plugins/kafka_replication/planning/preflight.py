@@ -17,7 +17,8 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.rights import Side
 from kafka_replication.model.trouble import Trouble, in_order, joined
-from kafka_replication.planning import rights, topic_settings
+from kafka_replication.planning import followed_settings, rights, topic_settings
+from kafka_replication.planning.followed_settings import differences
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.planning.topic_settings import (
@@ -52,21 +53,28 @@ def _target_only(replication: Replication, snapshot: Snapshot) -> Iterator[Troub
 
 def _topics(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
     """The findings about each source topic and its target."""
+    twins = _twins(replication, snapshot)
     for name, source in snapshot.source.items():
         target = snapshot.target.get(replication.target_name(name))
-        findings = [*_fit(replication, snapshot, name), *_timeless(source), *_open_transactions(source)]
-        findings += _unanswered(source, target)
+        findings = [
+            *_fit(replication, snapshot, name, twins),
+            *_timeless(source),
+            *_open_transactions(source),
+            *_unanswered(source, target),
+        ]
         findings += rights.denied_partitions(replication, snapshot, name)
+        findings += rights.to_follow(replication, snapshot, name)
         yield from (replace(finding, topic=name) for finding in findings)
 
 
 def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Trouble]:
     """The source topics that are refused as a whole, with all their errors."""
-    problems = {name: joined(_fit(replication, snapshot, name), kind=State.UNFIT) for name in snapshot.source}
+    twins = _twins(replication, snapshot)
+    problems = {name: joined(_fit(replication, snapshot, name, twins), kind=State.UNFIT) for name in snapshot.source}
     return {name: problem for name, problem in problems.items() if problem}
 
 
-def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Trouble]:
+def _fit(replication: Replication, snapshot: Snapshot, name: str, twins: Mapping[str, str]) -> list[Trouble]:
     """The findings that refuse the copy of the topic to its target, and warnings about losses there."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     if problem := replication.target_problem(source.name):
@@ -74,6 +82,9 @@ def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Troubl
     if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
     findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    if twin := twins.get(name):
+        what = f"{twin} would be written to {replication.target_name(name)}, too"
+        return [*findings, Trouble("error", name, what, RENAME)]
     return [*findings, *_collision(replication, snapshot, name)]
 
 
@@ -99,8 +110,9 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
         )
         return
-    place, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
-    created = created_config(source.config, replication.target_topics)
+    settings = replication.target_topics.of(source.name)
+    place, config = f"{source.name} -> {replication.target_name(source.name)}", settings.config
+    created = created_config(source.config, settings)
     yield from topic_settings.check_created(replication, place, "the target", created, snapshot.defaults)
     yield from _limits(place, source.config, created, "in target_topics.config")
     limited = "delete" in source.config.get("cleanup.policy", "delete")
@@ -183,6 +195,16 @@ def _clusters(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]
         )
 
 
+def _twins(replication: Replication, snapshot: Snapshot) -> dict[str, str]:
+    """Another source topic that gets the same target, by source topic. With a template none does."""
+    first, twins = dict[str, str](), dict[str, str]()
+    for name in snapshot.source if isinstance(replication.topics.rename, dict) else ():
+        other = first.setdefault(replication.target_name(name), name)
+        if other != name:
+            twins |= {name: other, other: name}
+    return twins
+
+
 def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
     """Findings about a target topic that is also selected as a source: its records would be copied again.
 
@@ -209,6 +231,8 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[T
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
     yield from _target_settings(place, target)
+    settings = replication.target_topics
+    yield from followed_settings.findings(place, differences(replication, source, target), settings)
     yield from _limits(place, source.config, target.config, f"of {target.name}")
     yield from _retention(place, source, target)
 

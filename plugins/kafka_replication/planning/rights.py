@@ -51,6 +51,17 @@ def missing_for_side(snapshot: Snapshot, side: Side, name: str) -> list[Trouble]
     return list(findings(snapshot, on_topic(side, name, _SOURCE if side == "source" else _WRITTEN)))
 
 
+def to_follow(replication: Replication, snapshot: Snapshot, name: str) -> list[Trouble]:
+    """A warning if this client may not change the settings of the target of this source topic, and is to do so. A run
+    copies all the same.
+    """
+    target = snapshot.target.get(replication.target_name(name))
+    if replication.target_topics.follow != "apply" or target is None or target.problem is not None:
+        return []
+    needed = on_topic("target", target.name, [Operation.ALTER_CONFIGS])
+    return [replace(finding, severity="warning") for finding in findings(snapshot, needed, name)]
+
+
 def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Trouble]:
     """A finding for each partition of this source topic whose transactional id a rule denies."""
     for number in sorted(snapshot.source[name].partitions):

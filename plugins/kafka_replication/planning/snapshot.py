@@ -42,7 +42,8 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it.
+    """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it, of which
+    ``own`` names the settings of the topic itself; the others are defaults of the brokers.
 
     A partition has its offsets, or the problem that hides them. ``problem`` concerns the topic as a whole: its other
     fields are then incomplete.
@@ -53,6 +54,7 @@ class Topic:
     partitions: Mapping[int, PartitionOffsets | Trouble]
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
     problem: Trouble | None = None
 
     def problem_of(self, partition: int) -> Trouble | None:

@@ -35,7 +35,7 @@ _BOTH = "message.timestamp.difference.max.ms"  # the one limit of brokers before
 # The target compresses records again, with lz4 unless the connection sets another codec: up to twice the size of zstd.
 ROOM = 2
 _DAY = DAY * 1000
-_FOREVER = 36_500 * _DAY
+FOREVER = 36_500 * _DAY
 _UNTIL_READ_BACK = 7 * _DAY  # a weekend without runs, and time to look why, before compaction removes what they compare
 _MOST = 2**63 - 1
 
@@ -44,7 +44,7 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
     """The configuration of the target topic for a source topic with the configuration ``source``. The settings in
     `target_topics.config` override it.
     """
-    config = {"min.compaction.lag.ms": str(_UNTIL_READ_BACK)}
+    config = {"min.compaction.lag.ms": str(max(_UNTIL_READ_BACK, int(source.get("min.compaction.lag.ms", 0))))}
     config |= {name: source[name] for name in _SAME_AS_SOURCE if name in source}
     if AFTER in source or _BOTH in source:
         config |= {AFTER: after_limit(source), BEFORE: str(_MOST)}
@@ -55,7 +55,7 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
     if "compact" in source.get("cleanup.policy", ""):
         # Old records and current markers then share a segment. min.compaction.lag.ms protects it until it is full and
         # old enough.
-        config["segment.ms"] = str(_FOREVER)
+        config["segment.ms"] = str(FOREVER)
     return {**config, **settings.config}
 
 

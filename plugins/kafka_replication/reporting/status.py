@@ -96,9 +96,13 @@ def row_of(
 
 
 def status(
-    plan: Plan, snapshot: Snapshot, view: LedgerView, losses: Mapping[PartitionKey, SourceLoss] = {}
+    plan: Plan,
+    snapshot: Snapshot,
+    view: LedgerView,
+    losses: Mapping[PartitionKey, SourceLoss] = {},
+    settings: Mapping[str, tuple[str, ...]] = {},
 ) -> list[PartitionStatus]:
-    """One row for each partition of the plan."""
+    """One row for each partition of the plan. ``settings`` are those that do not follow, by target topic."""
     watermarks = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
     unknown, rows = set(unknown_to_store(view, watermarks)), []
     for planned in plan.partitions:
@@ -128,6 +132,7 @@ def status(
                 waiting=account.undecided(ASIDE[:1]),
                 repaired=account.removed.taken_back if account.removed.taken_back_at > now(_ONE_DAY) else (),
                 loss=losses.get(planned.key),
+                settings=settings.get(planned.key.target_topic, ()),
             )
         )
     return rows
@@ -212,8 +217,13 @@ def status_table(rows: list[PartitionStatus]) -> str:
         if row.quarantined + row.skipped
     ]
     losses = findings(row.loss for row in rows if row.loss)
+    differing = dict.fromkeys(
+        f"SETTINGS {row.topic} -> {row.target_topic}: {text} (target_topics.follow)"
+        for row in rows
+        for text in row.settings
+    )
     near = [f"WARNING {loss.what}\n  remedy: {loss.remedy}" for loss in losses]
-    notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *removed, *gaps]
+    notes = [*silent, *open_transactions, *near, *not_in_store, *delivered, *failed, *differing, *removed, *gaps]
     return "\n".join([_columns(rows), *notes])
 
 

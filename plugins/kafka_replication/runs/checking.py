@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka import brokers, clients, topics
 from kafka_replication.model.choices import KAFKA
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
+from kafka_replication.model.rights import Operation
 from kafka_replication.model.trouble import Trouble, in_order
-from kafka_replication.planning import broker_versions
+from kafka_replication.planning import broker_versions, rights
 from kafka_replication.planning.preflight import loops
 from kafka_replication.reporting.table import EngineRow, engine_rows
-from kafka_replication.runs import previewing
+from kafka_replication.runs import acls, groups, previewing
 from kafka_replication.runs.replicating import job
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark import reach
@@ -54,7 +55,9 @@ def check(run: Run) -> Checked:
             engines = engine_rows(planned.choice for planned in plan.partitions)
         except NotAuthorized as error:
             found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
-        found += _loops(run, as_written)
+        found += [*_loops(run, as_written), *_hidden(run)]
+        found += groups.check(run)
+        found += acls.findings(run) if "acls" in run.replication.model_fields_set else []
         found += _too_old(run, [trouble.remedy for trouble in found])
     found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
     return Checked(in_order(found), engines)
@@ -68,6 +71,21 @@ def _loops(run: Run, replication: Replication) -> list[Trouble]:
     except ReplicationError as error:
         log.debug("%s: the ledger on the source was not looked at: %s", run.replication.name, error)
         return []
+
+
+def _hidden(run: Run) -> Iterator[Trouble]:
+    """A warning for each topic that only a pattern selects, and that the source does not list for this client. A run
+    knows nothing of it. It is found with the right ``Describe`` on the cluster alone.
+    """
+    admin, replication, login = run.clusters.source_admin, run.replication, run.clusters.logins["source"]
+    if len(replication.topics.named) == len(replication.topics.include):
+        return
+    stored = {name for name in brokers.stored_topics(admin) if replication.selects(name)}
+    for name in sorted(stored - set(topics.names(admin)) - set(replication.topics.named) if stored else ()):
+        (right,) = rights.on_topic("source", name, [Operation.READ])
+        what = "a pattern of topics.include selects it, and this client may not describe it: it is not copied"
+        grant = f"{right.command(login.cluster.address, login.principal)}; or topics.exclude"
+        yield Trouble("warning", name, what, grant, topic=name)
 
 
 def _too_old(run: Run, remedies: Sequence[str]) -> list[Trouble]:

@@ -40,7 +40,7 @@ from kafka_replication.runs.looking import (
 from kafka_replication.runs.mending import mend
 from kafka_replication.runs.previewing import with_engines, with_missing_rights
 from kafka_replication.runs.run import LeasedRun, Request, Run
-from kafka_replication.runs.target_topics import create_quarantine, create_targets
+from kafka_replication.runs.target_topics import create_quarantine, create_targets, follow_settings
 from kafka_replication.targets.start_offsets import Ends, StartOffsets
 from kafka_replication.watermarks.values import Lease
 
@@ -99,7 +99,7 @@ def _held(run: LeasedRun, run_plan: Plan) -> Plan:
     for note in notes:
         log.info("%s: %s", run.replication.name, note)
     kept = tuple(planned for planned in run_plan.partitions if run.holds(planned.key.target_topic))
-    return replace(run_plan, partitions=kept, left_to_others=tuple(notes))
+    return replace(run_plan, partitions=kept, said=(*run_plan.said, *notes))
 
 
 def at_work(target: str, leases: Iterable[Lease]) -> str:
@@ -208,6 +208,8 @@ def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None 
     run_plan = replace(planned.plan, partitions=tuple(partitions))
     if demand.whole:
         raise_refused(run_plan)
+    if demand.kind != "backfill":
+        run_plan = replace(run_plan, said=follow_settings(run, run_plan, world.snapshot))
     return replace(planned, plan=run_plan)
 
 

@@ -56,7 +56,8 @@ def with_engines(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
         if one.copy is not None:
             if name not in reasons and not general:
                 topic, source = snapshot.target.get(name), snapshot.source.get(one.key.source.topic)
-                made = created_config(source.config if source else {}, run.replication.target_topics)
+                settings = run.replication.target_topics.of(one.key.source.topic)
+                made = created_config(source.config if source else {}, settings)
                 reasons[name] = sink.why_not_batches(name, topic.config if topic else made)
             engine, why = chosen(run.replication.copying.engine, one.copy.span, general or reasons[name])
             one = replace(one, engine=engine, engine_why=why)

@@ -27,6 +27,7 @@ from kafka_replication.model.times import now
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.overview.rows import facts_of
 from kafka_replication.planning import foresight
+from kafka_replication.planning.followed_settings import differing
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import Plan, may_go
 from kafka_replication.planning.snapshot import Snapshot
@@ -88,7 +89,8 @@ def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapsho
     snapshot = take(run, view)
     planned = plan(run.replication, snapshot, view, run.watermarks(view))
     losses = previewing.source_losses(run, foresight.waiting(run.replication, planned, snapshot, view))
-    rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view, losses)
+    settings = differing(run.replication, snapshot)
+    rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view, losses, settings)
     behind = reporting.behind(rows)
     times = (
         first_times(run.clusters.source, consumer_group(run.replication.name), behind, run.deadline.within(READING))

@@ -13,7 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import steps
+from kafka_replication.runs import groups, steps
 from kafka_replication.runs.leasing import leased, live_scope, topics_of
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
@@ -62,4 +62,6 @@ def carry_out(run: LeasedRun, plan: Plan, launcher: Launcher) -> RunReport:
     run.hold.narrow(topics_of(plan))
     with launcher as spark:
         done = steps.replicate(run, plan, spark)
-    return steps.report(run, plan, done.not_done)
+    report = steps.report(run, plan, done.not_done)
+    groups.follow(run)
+    return report

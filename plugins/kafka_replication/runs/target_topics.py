@@ -13,7 +13,9 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import preflight, topic_settings
+from kafka_replication.planning.followed_settings import Difference, differences
 from kafka_replication.planning.live import own
+from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot, Topic, without_description
 from kafka_replication.planning.topic_settings import created_config
 from kafka_replication.runs.run import LeasedRun, Request
@@ -131,6 +133,45 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, wanted: M
     return snapshot
 
 
+def follow_settings(run: LeasedRun, plan: Plan, snapshot: Snapshot) -> tuple[str, ...]:
+    """Change the settings in which the target topics of this plan differ from their source, with `follow: apply`.
+
+    Returns one text for each topic: what was changed, and why something was not. Nothing here fails a run.
+    """
+    if run.replication.target_topics.follow != "apply":
+        return ()
+    wanted, waiting = dict[str, dict[str, Difference]](), list[str]()
+    for name, source in snapshot.source.items():
+        target = snapshot.target.get(run.replication.target_name(name))
+        planned = [partition for partition in plan.partitions if partition.key.source.topic == name]
+        if target is None or not planned or not run.holds(target.name) or any(each.refused for each in planned):
+            continue  # a topic that is refused may be somebody else's
+        left = any(each.copy or each.position < each.source_end for each in planned)
+        copies = left or any(log.is_hiding for log in source.readable.values())
+        verifies = any(each.verify for each in planned)
+        for difference in filter(lambda each: each.can_follow, differences(run.replication, source, target)):
+            if difference.waits(to_copy=copies, to_verify=verifies):
+                waiting.append(f"{target.name}: {difference}; a run changes it that finds nothing left to do there")
+            else:
+                wanted.setdefault(target.name, {})[difference.name] = difference
+    run.check()
+    refused = run.clusters.target.catalogue.change_settings(
+        {target: {name: each.wanted for name, each in found.items()} for target, found in wanted.items()}
+    )
+    done = [
+        f"{target}: set {name} from {each.now} to {each.wanted or 'the default'} (target_topics.follow)"
+        for target, found in wanted.items()
+        for name, each in found.items()
+        if (target, name) not in refused
+    ]
+    failed = [f"{target}: {name} was not set: {error}" for (target, name), error in refused.items()]
+    for text in (*done, *waiting):
+        log.info("%s", text)
+    for text in failed:
+        log.warning("%s", text)
+    return (*done, *failed, *waiting)
+
+
 def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) -> None:
     """Create ``target`` for the source topic ``name``."""
     wanted = to_create(run.replication, snapshot.source[name], target)
@@ -141,7 +182,7 @@ def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) ->
 
 def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
     """The target topic for a source topic, as it is created."""
-    settings = replication.target_topics
+    settings = replication.target_topics.of(source.name)
     return ToCreate(
         name=target,
         partitions=partitions_of(replication, source),

@@ -33,7 +33,7 @@ from kafka_replication.store.connect import FIRST_TABLE
 log = logging.getLogger(__name__)
 
 # Who changes a table raises it, and brings the tables of each version that was released to the new one in `create`.
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2  # 2: the table of consumer groups
 _BEFORE_THE_FIRST: Final = "kafka_replication_alembic_version"  # a table that builds before the first release made
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -222,6 +222,16 @@ past_alerts = Table(
     Column("remedy", Text, nullable=False),
 )
 
+# Consumer groups as they were seen, and moved, the last time.
+groups = Table(
+    "kafka_replication_groups",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("group_id", String, primary_key=True),
+    Column("measured_at", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),  # JSON of a `GroupRow`, with a version
+)
+
 # Sums that only grow, for metrics: the store forgets old runs.
 totals = Table(
     "kafka_replication_totals",
@@ -253,7 +263,7 @@ def is_current(connection: Connection) -> bool:
             f" {SCHEMA_VERSION}",
             "upgrade kafka-replication here too, or use the store of the older version",
         )
-    return True
+    return version == SCHEMA_VERSION
 
 
 def create(connection: Connection, log_level: int = logging.INFO) -> None:
@@ -263,6 +273,7 @@ def create(connection: Connection, log_level: int = logging.INFO) -> None:
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
-        metadata.create_all(connection)
+        metadata.create_all(connection)  # version 2 has one more table than version 1
+        connection.execute(schema_table.delete())
         connection.execute(schema_table.insert().values(version=SCHEMA_VERSION))
         log.log(log_level, "the watermark store has schema version %d now", SCHEMA_VERSION)

@@ -91,6 +91,14 @@ class Catalogue(ABC):
     def add_partitions(self, name: str, partitions: int) -> None:
         """Give the topic this number of partitions. Raises Refused."""
 
+    def change_settings(
+        self, wanted: Mapping[str, Mapping[str, str | None]]
+    ) -> dict[tuple[str, str], ReplicationError]:
+        """Change these settings of each topic, None: back to the default. Returns the errors by topic and setting; the
+        other settings are changed. Only for topics whose configuration the target tells.
+        """
+        return {}
+
     def may_read(self, seconds: float) -> bool:
         """False if this client is certain to be refused as a reader."""
         return True

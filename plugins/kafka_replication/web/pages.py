@@ -134,6 +134,7 @@ def replication(reader: Reader, name: str, choices: Choices) -> str:
         period=period,
         plots=_plots(reader, name, period),
         past=reader.store.past_alerts(name, AT_ONCE),
+        groups=sorted(reader.store.groups(name), key=lambda group: group.state in ("moved", "in step")),
         **_partitions(reader, row, choices.q, choices.partitions),
         **_runs(reader, row, choices.before),
     )
@@ -218,15 +219,17 @@ def paged(found: Sequence[T], page: int) -> tuple[int, int, Sequence[T]]:
 
 
 def _partitions(reader: Reader, row: Row, q: str, page: int) -> Mapping[str, Any]:
-    words = q.lower().split()
+    words, standing = q.lower().split(), reader.store.standing_partitions(row.replication)
     found = [
         each
-        for each in reader.store.standing_partitions(row.replication)
+        for each in standing
         if all(word in f"{each.source} {each.target_topic} {each.state}".lower() for word in words)
     ]
     found.sort(key=lambda each: (each.error is None, -(each.lag or 0)))
     number, pages, shown = paged(found, page)
-    return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages}
+    differing = dict.fromkeys((each.topic, each.target_topic, text) for each in standing for text in each.settings)
+    settings = list(differing)[:AT_ONCE]
+    return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages, "settings": settings}
 
 
 def _lost(row: StatusRow) -> Mapping[str, str]:

@@ -206,10 +206,16 @@ _ENCODED = tuple(map(_encoded, range(_MANY)))  # most numbers in batches are amo
 _FAR = 1 << 63  # ms; a time has 64 bits
 
 
-def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None = None) -> Batch:
+def repacked(
+    batches: Sequence[Batch],
+    first: int,
+    until: int,
+    most: int | None = None,
+    offsets: list[int] | None = None,
+) -> Batch:
     """One batch with the records that ``batches`` have at the source offsets ``first <= offset < until``, as a producer
     would send it: without holes, and with the times that readers see. It has no records if they have none there. The
-    batches are in their order, `UNDERSTOOD`, and of one codec, which stays.
+    batches are in their order, `UNDERSTOOD`, and of one codec, which stays. ``offsets`` gets their offsets.
 
     Raises Malformed, also if they are not in their order, or if more than ``most`` bytes of records are to be packed.
     Raises ImportError.
@@ -227,10 +233,13 @@ def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None 
             size += len(data)
             if most is not None and size > most:
                 raise ValueError(f"up to its end there are more than {most} bytes of records")
-            its_times = _keep(kept, data, batch, wanted, len(times), base)
+            places = list[int]()
+            its_times = _keep(kept, places, data, batch, wanted, len(times), base)
             if its_times and (min(its_times) < -_FAR or max(its_times) >= _FAR):
                 raise ValueError("its times are too far from that of the first batch")
             times += its_times
+            if offsets is not None:
+                offsets += [batch.base_offset + place for place in places]
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
     latest = base + max(times, default=0)
@@ -251,9 +260,17 @@ def repacked(batches: Sequence[Batch], first: int, until: int, most: int | None 
     )
 
 
-def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: int, base: int) -> list[int]:
-    """Add the records of a batch whose offsets within it are ``wanted`` to ``kept``, where ``already`` so many are.
-    Returns their times, which count from ``base``.
+def _keep(
+    kept: list[bytes],
+    places: list[int],
+    data: bytes,
+    batch: Batch,
+    wanted: range,
+    already: int,
+    base: int,
+) -> list[int]:
+    """Add the records of a batch whose offsets within it are ``wanted`` to ``kept``, where ``already`` so many are,
+    and these offsets to ``places``. Returns their times, which count from ``base``.
 
     Most of the work is done here, so nothing is called for a record of the usual kind.
     """
@@ -285,6 +302,7 @@ def _keep(kept: list[bytes], data: bytes, batch: Batch, wanted: range, already: 
         if its in wanted:
             time = (time >> 1 ^ -(time & 1)) + later if given is None else given
             times.append(time)
+            places.append(its)
             head = (
                 b"\0"
                 + (_ENCODED[time] if 0 <= time < _MANY else _encoded(time))

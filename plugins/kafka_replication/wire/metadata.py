@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
+from kio.schema.describe_log_dirs.v1.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v1.response import DescribeLogDirsResponse
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest, TopicRequest
 from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -80,6 +82,15 @@ def topic_ids(broker: Connection, topics: Collection[str]) -> dict[str, str]:
                 if not topic.error_code and topic.topic_id is not None and topic.name == name:
                     ids[name] = b64encode(topic.topic_id.bytes).decode().rstrip("=")
     return ids
+
+
+def stored_topics(broker: Connection) -> set[str]:
+    """The topics of which this broker stores a partition, also those that this client may not describe. Empty without
+    the right ``Describe`` on the cluster.
+    """
+    response = broker.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    with broker.understanding():
+        return {str(topic.name) for folder in response.results for topic in folder.topics}
 
 
 def end(leader: Connection, topic: str, partition: int, epoch: int) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
 from kafka_replication.copying.sink import Record, RecordWriter, Screen, Sink, SinkSession
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position
+from kafka_replication.ledger.offset_map import WrittenOffsets
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.choices import Failure
 from kafka_replication.model.offsets import OffsetRange
@@ -149,6 +150,14 @@ class InventsTheDigest(BrokenReader):
         return replace(super().copy_chunk(left, position, target, most_records), digest="0" * 32)
 
 
+class CountsFromZero(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        chunk = super().copy_chunk(left, position, target, most_records)
+        offsets = WrittenOffsets()
+        offsets.add(range(chunk.range.from_, chunk.range.from_ + chunk.count))
+        return replace(chunk, offsets=offsets)
+
+
 class ForgetsTheEpoch(BrokenReader):
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
         return replace(super().copy_chunk(left, position, target, most_records), leader_epoch=None)
@@ -198,6 +207,7 @@ ALL: list[tuple[Callable[[SourceReader], SourceReader], Check]] = [
     (StartsAtTheBeginning, checks.nothing_outside_the_range_is_copied),
     (InventsTheDigest, checks.a_record_digest_is_that_of_the_records),
     (CountsStoredBytes, checks.bytes_are_those_of_keys_values_and_headers),
+    (CountsFromZero, checks.a_chunk_says_which_source_offsets_its_records_have),
     (ForgetsTheEpoch, checks.the_leader_epoch_of_the_last_offset_is_known),
     (TakesAnyTopic, checks.a_source_that_was_re_created_is_refused),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from kafka_replication.copying.engine import Chunk
@@ -14,6 +15,7 @@ from kafka_replication.verification.verify import PartDigest
 from tests.conformance.ground import raised
 from tests.conformance.sink_case import segments_of
 from tests.contract.copy_case import CopyCase
+from tests.support.checker import read
 from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Rec, numbered
 
@@ -130,6 +132,25 @@ def bytes_are_those_of_keys_values_and_headers(case: CopyCase) -> None:
     assert abs(sum(chunk.bytes for chunk in chunks) - expected) < expected / 50
 
 
+def a_chunk_says_which_source_offsets_its_records_have(case: CopyCase) -> None:
+    """So that a committed offset can be translated after the source has compacted what it had."""
+    for number in range(0, 60, 3):
+        case.source.transaction(case.topic, numbered(3, number), abort=number % 4 == 0)
+    case.produce(*numbered(20))
+    chunks = case.copy(OffsetRange(1, case.source_end() - 3), most_records=7)
+    places = dict(zip([chunk.range for chunk in chunks], chunks, strict=True))
+    source = [offset for offset, _ in read(case.source.bootstrap, case.topic, 0)]
+    for range_, chunk in places.items():
+        its = [offset for offset in source if offset in range_]
+        for asked in range(range_.from_, range_.until + 1):
+            before = bisect_left(its, asked)
+            if chunk.offset_map is None:
+                assert len(its) in (0, range_.span)
+            else:
+                assert chunk.offset_map.before(range_.from_, asked) == (before, before)
+    assert any(chunk.offset_map for chunk in chunks)
+
+
 def the_leader_epoch_of_the_last_offset_is_known(case: CopyCase) -> None:
     """It makes a truncated source be noticed when the next range is read."""
     case.produce(*numbered(5))
@@ -178,6 +199,7 @@ CHECKS: list[Check] = [
     the_digest_is_what_reading_back_finds,
     a_record_digest_is_that_of_the_records,
     bytes_are_those_of_keys_values_and_headers,
+    a_chunk_says_which_source_offsets_its_records_have,
     the_leader_epoch_of_the_last_offset_is_known,
     offsets_that_are_gone_are_a_gap,
     a_source_that_was_re_created_is_refused,

@@ -1,0 +1,164 @@
+"""Translates the committed offset of a consumer group: where the group goes on in the target partition. Pure.
+
+A committed offset means that everything before it is done. Its translation is the target offset behind the last record
+before it that is on the target. Receipts say where that is, and the source is not asked: what it has compacted since
+would be counted wrongly, also too late, which skips records.
+
+No record at or behind the committed offset lies below its translation, whatever is not known. So nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from kafka_replication.ledger.account import Account
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import Receipts, committed
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The place of a group in one target partition. It reads at most ``again`` records that it has read before; 0: the
+    place is exact. ``why`` says why it is not.
+    """
+
+    offset: int
+    again: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The records of one receipt: of the source offsets ``range``, at ``places`` of the target, in their order."""
+
+    receipt: Receipt
+    places: Coverage
+
+    @property
+    def range(self) -> OffsetRange:
+        return self.receipt.range
+
+    @property
+    def first(self) -> int:
+        return self.places.ranges[0].from_
+
+    @property
+    def until(self) -> int:
+        return self.places.ranges[-1].until
+
+    def before(self, offset: int) -> tuple[int, int]:
+        """The least and the most records that it has before this source offset."""
+        receipt, range_ = self.receipt, self.range
+        if receipt.offset_map is not None:
+            return receipt.offset_map.before(range_.from_, offset)
+        if receipt.copied != receipt.count:  # a transform made several records of one
+            return (receipt.count, receipt.count) if offset >= range_.until else (0, receipt.count)
+        return max(0, receipt.count - (range_.until - offset)), min(receipt.count, offset - range_.from_)
+
+    def place(self, records: int) -> int:
+        """The least target offset that has so many of its records before it."""
+        if not records:
+            return self.first
+        for range_ in self.places:
+            if records <= range_.span:
+                return range_.from_ + records
+            records -= range_.span
+        return self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlaces:
+    """Translates offsets of one source partition. ``log`` has the offsets that the target partition has now."""
+
+    account: Account
+    log: OffsetRange
+    _chunks: Sequence[_Chunk]  # that have records, in source order
+    _ends: Sequence[int]  # one past the highest target offset of the chunks up to this one
+    _firsts: Sequence[int]  # the lowest target offset of this chunk and of those behind it
+    _told: Coverage  # source offsets of which is known where their records are, or that they have none
+    _late: dict[int, int] = field(default_factory=dict)  # source offsets of records that were retried: their place
+
+    @classmethod
+    def of(cls, account: Account, receipts: Receipts, log: OffsetRange) -> GroupPlaces:
+        """``receipts`` has those of the partition, as far as they are kept."""
+        position = account.position
+        own = committed(receipts.of(account.key, position.generation), position.coverage)
+        own.sort(key=lambda receipt: receipt.range.from_)
+        placed = ((receipt, Coverage.of(r for part in receipt.parts for r in part.offsets)) for receipt in own)
+        chunks = [_Chunk(receipt, places) for receipt, places in placed if places]
+        lowest = accumulate((chunk.first for chunk in reversed(chunks)), min)
+        return cls(
+            account=account,
+            log=log,
+            _chunks=chunks,
+            _ends=list(accumulate((chunk.until for chunk in chunks), max)),
+            _firsts=list(lowest)[::-1],
+            _told=Coverage.of(receipt.range for receipt in own).union(account.given_up()).union(account.gone()),
+            _late={
+                offset: part.first  # the lowest place of the records of one decision
+                for entry in account.retries
+                for part in entry.parts
+                for range_ in entry.offsets
+                for offset in range(range_.from_, range_.until)
+            },
+        )
+
+    def translate(self, asked: int) -> Translated:
+        """The place that stands for this committed offset. Never ahead of what is verified."""
+        start = self.account.position.start
+        offset = min(asked, max(self.account.watermark(), start))
+        reasons = [(max(0, asked - offset), f"source offsets from {offset} on are not verified yet")]
+        if self._untold_from(offset):
+            # Receipts expire in the order of their writing: these records may lie below all that is known.
+            reasons.append((max(0, offset - start), "the receipts of some offsets behind it have expired"))
+            place = self.log.from_
+        else:
+            place, unsure = self._known(offset)
+            reasons.append((unsure, "its receipt does not say which offsets have records"))
+            reasons.append((self._again(place, offset), "some records were copied later than those behind them"))
+        why = [reason for number, reason in reasons if number]
+        if asked < start:
+            why.append(f"source offsets before {start} are not copied (start_from)")
+        return Translated(max(place, self.log.from_), sum(number for number, _ in reasons), "; ".join(why))
+
+    def _known(self, offset: int) -> tuple[int, int]:
+        """The target offset behind the records before this source offset, or before one that is not, if that is lower;
+        and how many records of their chunk may lie behind it all the same.
+        """
+        number = bisect_left(self._chunks, offset, key=lambda chunk: chunk.range.from_) - 1
+        behind = self._ends[number - 1] if number > 0 else None
+        lowest = min((place for record, place in self._late.items() if record >= offset), default=self.log.until)
+        if number + 1 < len(self._chunks):
+            lowest = min(lowest, self._firsts[number + 1])
+        if number < 0:
+            return lowest, 0
+        chunk = self._chunks[number]
+        least, most = chunk.before(min(offset, chunk.range.until))
+        if least < chunk.receipt.count:
+            lowest = min(lowest, chunk.place(least))
+        if least or behind is None:
+            behind = max(behind or 0, chunk.place(least))
+        place = min(behind, lowest)
+        unsure = most - (least if place >= chunk.place(least) else 0)
+        surplus = chunk.places.span - chunk.receipt.count  # without transactions some places have no record of it
+        return place, unsure + (surplus if offset < chunk.range.until else 0)
+
+    def _untold_from(self, offset: int) -> bool:
+        """True if copies of this source offset or later ones lie at places that no receipt tells."""
+        return bool(self.account.position.coverage.within(OffsetRange(offset, MAX_OFFSET)).subtract(self._told))
+
+    def _again(self, place: int, offset: int) -> int:
+        """The number of records at or behind this place that are of whole chunks before this source offset, or that
+        were retried.
+        """
+        again = sum(late >= place for record, late in self._late.items() if record < offset)
+        number = bisect_right(self._chunks, offset, key=lambda chunk: chunk.range.until) - 1
+        while number >= 0 and self._ends[number] > place:
+            chunk = self._chunks[number]
+            again += chunk.receipt.count if chunk.until > place else 0
+            number -= 1
+        return again

@@ -1,0 +1,43 @@
+"""The places of consumer groups on the target, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_replication.documents import GroupRow
+from kafka_replication.reporting.table import table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsDocument:
+    """``groups list``, ``groups plan`` and ``groups apply``. ``applied``: whether places were committed."""
+
+    replication: str
+    applied: bool
+    groups: Sequence[GroupRow]
+    problems: Sequence[str]
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.problems) or any(row.state == "failed" for row in self.groups)
+
+    def text(self) -> str:
+        """A line for each group, then a line for each partition that is not exact or not in step."""
+        if not self.groups:
+            return "\n".join([*self.problems, "no consumer group has committed offsets of these topics"])
+        rows = [
+            (row.group, row.kind, row.state, str(row.lag), f"{row.exact}/{len(row.partitions)}", str(row.again))
+            for row in self.groups
+        ]
+        lines = [table(("GROUP", "KIND", "STATE", "LAG", "EXACT", "AT MOST AGAIN"), rows)]
+        lines += [f"{row.group}: {row.why}" for row in self.groups if row.why]
+        for row in self.groups:
+            lines += [
+                f"{row.group} {place.source}: {place.state}, offset {place.place} for {place.committed}"
+                + (f", at most {place.again} again" if place.again else "")
+                + f": {place.why}"
+                for place in row.partitions
+                if place.why
+            ]
+        return "\n".join([*lines, *self.problems])
