@@ -91,9 +91,10 @@ SEARCH := tests/contract/test_opensearch.py $(patsubst %,tests/integration/test_
 # What depends on the client's codes and texts, with the oldest and the newest confluent-kafka that pyproject.toml allows.
 CLIENT := $(patsubst %,tests/unit/test_%.py,connect_diagnosis unusable_settings kafka_translate kafka_transactions client_logs) \
 	$(patsubst %,tests/integration/test_%.py,admission logins unreachable rights transactions truncated_source unreadable lost_answers)
-matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as source, as target, and as both, and with the oldest and the newest client; those of OpenSearch, with Elasticsearch 7
-	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1,echo 'Kafka $(versions)'; \
+matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as source, as target, and as both, with 2.8.2 as source and as target, and with the oldest and the newest client; those of OpenSearch, with Elasticsearch 7
+	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1 2.8.2$(comma)4.3.1 4.3.1$(comma)2.8.2,echo 'Kafka $(versions)'; \
 		KAFKA_REPLICATION_TEST_KAFKA=$(versions) $(PYTEST) $(MATRIX);)
+	@echo 'what Kafka 2.8.2 leaves behind'; $(PYTEST) tests/integration/test_old_brokers.py
 	@$(foreach end,lowest highest,"$(or $(UV),$(BIN)/uv)" pip install --quiet --python .venv/bin/python --no-deps --upgrade \
 		--resolution $(end) --target .state/client-$(end) "$$(sed -n 's/^ *"\(confluent-kafka[^"]*\)",/\1/p' pyproject.toml)"; \
 		export PYTHONPATH=$(CURDIR)/.state/client-$(end); $(BIN)/python -c 'import confluent_kafka as it; print("client", it.__version__)'; \

@@ -33,6 +33,7 @@ class Release:
     server: str = "kafka"  # begins the names of its folders
     title: str = "Apache Kafka"  # in messages
     alone: bool = False  # the artifacts are all that is fetched, not what they need
+    zookeeper: bool = False  # its brokers need one, which is among its jars
 
 
 # connect-mirror is MirrorMaker 2, measured against in benchmarks/; kafka-tools has the command line tools. 4.4.0 has
@@ -56,6 +57,18 @@ OLDER = Release(
     ),
     HERE / "kafka-jars-3.9.1.lock",
     48,
+)
+# The oldest that is tested, with ZooKeeper: what brokers of Kafka 2 still run. The jars come without their tools.
+OLDEST = Release(
+    "2.8.2",
+    (
+        "org.apache.kafka:kafka_2.13:2.8.2",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        "org.apache.logging.log4j:log4j-1.2-api:2.25.4",
+    ),
+    HERE / "kafka-jars-2.8.2.lock",
+    39,
+    zookeeper=True,
 )
 # A node without plugins but the one that listens. log4j-core is optional there, and nothing starts without it; it must
 # have the version of log4j-api, which these bring.
@@ -94,7 +107,7 @@ HBASE = Release(
     title="Apache HBase",
     alone=True,
 )
-RELEASES = {release.version: release for release in (CURRENT, OLDER)}
+RELEASES = {release.version: release for release in (CURRENT, OLDER, OLDEST)}
 
 
 def release_of(version: str) -> Release:

@@ -1,5 +1,5 @@
 """A real Apache Kafka cluster on loopback: combined broker and controller processes (KRaft), each with its own pid file
-and log.
+and log. Brokers of Kafka 2 have a ZooKeeper beside them instead.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from stack import zookeeper
 from stack.artifacts import CURRENT, RELEASES, Release, kafka_jars
 from stack.errors import StackError
 from stack.java import java
@@ -23,8 +24,8 @@ from stack.quick_start import META, QuickStart, new_id
 
 START_SECONDS = 300
 STOP_SECONDS = 15
-STARTED = "Kafka Server started"
 BENCH = "KAFKA_REPLICATION_BENCH"
+STARTED = ("Kafka Server started", "[KafkaServer id={}] started")  # with KRaft, with ZooKeeper
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 # The first compiler only starts a broker in 3 s instead of 5; a benchmark wants the broker that production has.
@@ -72,7 +73,9 @@ class Broker:
     def start(self) -> None:
         """Start the process unless it runs, and wait until it serves. Its data is kept."""
         self.launch(kafka_jars(release=self.release))
-        self.wait_started(time.monotonic() + START_SECONDS)
+        self.wait_started(deadline := time.monotonic() + START_SECONDS)
+        if self.release.zookeeper:
+            zookeeper.await_topics(f"{LOOPBACK}:{self.port}", self.data, deadline)
 
     def launch(self, jars: Path) -> None:
         """Start the process unless it runs; does not wait."""
@@ -105,9 +108,12 @@ class Broker:
         """Return when the port answers and the log says so: the port alone opens before the controllers know the
         broker.
         """
-        while not (answers(self.port) and STARTED in since(self.log, self._log_start)):
+        while not (answers(self.port) and self._says_started()):
             last = f"the end of {self.log}:\n{tail(self.log, offset=self._log_start)}"
             if self.process is None:
+                if self.release.zookeeper and zookeeper.STILL_THERE in since(self.log, self._log_start):
+                    self.launch(kafka_jars(release=self.release))
+                    continue
                 named = complaints(self.log, offset=self._log_start)
                 raise StackError(
                     f"{self} ended while starting\n{named}\n{last}", "the log names the cause; Java must be 17 or newer"
@@ -117,6 +123,10 @@ class Broker:
                     f"{self} has not started within {START_SECONDS} s; {last}", "see the log; free memory or processors"
                 )
             time.sleep(0.1)
+
+    def _says_started(self) -> bool:
+        said = since(self.log, self._log_start)
+        return any(line.format(self.node_id) in said for line in STARTED)
 
     def kill(self) -> None:
         """SIGKILL, as a machine that loses power; returns when the process is gone."""
@@ -198,6 +208,8 @@ class KafkaCluster:
         jars = self.prepare()
         deadline = time.monotonic() + START_SECONDS
         try:
+            if self.release.zookeeper:
+                zookeeper.start(self.folder, self._controller_ports[0], jars, _LOG_SETTINGS, deadline)
             for broker in self._brokers:
                 broker.launch(jars)
             for broker in self._brokers:
@@ -214,14 +226,23 @@ class KafkaCluster:
         if not any(broker.process for broker in self._brokers):
             self._settle_ports()
             self._write_properties()
-            self._format(jars)
+            if not self.release.zookeeper:
+                self._format(jars)
         return jars
 
     def stop(self) -> None:
         """Stop every broker; the data stays. Stopping what does not run changes nothing."""
+        self._end(Broker.stop)
+
+    def kill(self) -> None:
+        """SIGKILL for every process; the data stays."""
+        self._end(Broker.kill)
+
+    def _end(self, end_broker: Callable[[Broker], None]) -> None:
         if self._brokers:
             with ThreadPoolExecutor(self.size) as pool:
-                list(pool.map(Broker.stop, self._brokers))
+                list(pool.map(end_broker, self._brokers))
+        zookeeper.stop(self.folder)
 
     def wipe(self) -> None:
         """Stop, and forget everything that was stored."""
@@ -266,7 +287,10 @@ class KafkaCluster:
 
     def _write_properties(self) -> None:
         for broker, controller_port in zip(self._brokers, self._controller_ports, strict=True):
-            lines = {**self._shared_properties(), **_own_properties(broker, controller_port), **self._extra}
+            lines = {**self._shared_properties(), **_own_properties(broker, controller_port)}
+            if self.release.zookeeper:
+                lines = zookeeper.properties(lines, self._controller_ports[0])
+            lines |= self._extra
             if self._proxied is not None:
                 lines |= _listening(lines, "PROXIED", self._proxied_protocol, *self._proxied[broker.node_id - 1])
             for name, (port, protocol) in self._listeners.items():

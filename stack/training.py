@@ -43,7 +43,8 @@ def _train(into: Path, state: Path, release: Release) -> None:
     cluster = KafkaCluster("training", state, release=release, archiving=archiving)
     try:
         cluster.prepare()
-        shutil.copytree(cluster.broker(0).data, into / STORAGE)
+        if not release.zookeeper:
+            shutil.copytree(cluster.broker(0).data, into / STORAGE)
         cluster.start()
         _use(cluster.bootstrap)
         process = cluster.broker(0).process

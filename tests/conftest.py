@@ -109,6 +109,7 @@ def hbase(stack_folder: Path) -> HBaseServer:
 GROUPS = {
     "own_cluster": "own cluster",
     "target3": "three brokers",
+    "old_cluster": "old brokers",
     "obliging": "obliging",
     "bearer_target": "bearer",
     "secured": "secured",

@@ -23,6 +23,7 @@ from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import high_watermark
+from tests.support.clusters import release_for
 from tests.support.command_line import cli, ended
 from tests.support.jobs import copies
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only, send
@@ -73,7 +74,7 @@ def test_a_run_ends_at_the_last_stable_offset(scene: Scenario, caplog: pytest.Lo
     (line,) = {line for line in caplog.messages if f"{scene.topic}-0: a transaction is open: {withheld}" in line}
     text = yaml.safe_dump(scene.document())
     looks = [ended(cli(scene, text, scene.source.bootstrap, command))[1] for command in ("check", "status")]
-    for told in (line, *looks):
+    for told in (line, *looks) if not release_for("source").zookeeper else ():  # Kafka 2.8 does not tell
         assert "(none of our replications), producer id " in told and ", coordinator 1" in told, told
         assert "open since 2" in told and "brokers abort it by 2" in told and "hanging:" not in told
     code, out, _ = ended(cli(scene, text, scene.source.bootstrap, "status", "--json"))

@@ -43,9 +43,8 @@ def _start(clusters: Sequence[KafkaCluster]) -> None:
 
 
 def _kill(*clusters: KafkaCluster) -> None:
-    brokers = [broker for cluster in clusters for broker in cluster.brokers]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda broker: broker.kill(), brokers))
+        list(pool.map(KafkaCluster.kill, clusters))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import tempfile
 import time
 import uuid
@@ -43,6 +44,7 @@ from tests.support.jobs import InProcess, no_launch, reading
 from tests.support.leases import NoLease
 from tests.support.waiting import SAFETY, wait_until
 
+LIMIT = re.compile(r"message\.timestamp\.(after|before)")
 Header = tuple[str, bytes | None]
 # A busy machine may stand still for seconds; who kills a run does not want to wait for its lease.
 ALL = Request()
@@ -96,6 +98,8 @@ class Cluster:
         """``assignment``: the brokers of each partition, instead of so many partitions and replicas."""
         # Old timestamps must not fall to retention while a test looks at them.
         settings = {"retention.ms": "-1", **config}
+        if any(map(LIMIT.match, settings)) and self.is_before_3_6:  # one limit for both directions (KIP-937)
+            settings = {LIMIT.sub("message.timestamp.difference", name): value for name, value in settings.items()}
         if assignment is None:
             new = NewTopic(topic, partitions, replicas, config=settings)
         else:
@@ -117,6 +121,11 @@ class Cluster:
                 answered = answered and code != KafkaError._DESTROY_BROKER
                 time.sleep(0.05)
         wait_until(lambda: self.partitions(topic) == new.num_partitions)
+
+    @functools.cached_property
+    def is_before_3_6(self) -> bool:
+        broker = ConfigResource(ResourceType.BROKER, str(min(self.admin.list_topics(timeout=30).brokers)))
+        return "log.message.timestamp.after.max.ms" not in self.admin.describe_configs([broker])[broker].result(30)
 
     def delete(self, topic: str) -> None:
         try:

@@ -26,7 +26,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 
+from stack.artifacts import CURRENT, Release
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.support.clusters import started
@@ -125,7 +130,21 @@ def on_topic(name: str, *operations: str) -> list[Acl]:
     return [Acl(operation, "TOPIC", name) for operation in operations]
 
 
-def _extra(password: str, authority: Authority) -> dict[str, str]:
+def _keystore(pem: Path, password: str) -> Path:
+    """The same key and certificate as PKCS#12: brokers before Kafka 3 take no PEM file without a password."""
+    key = serialization.load_pem_private_key(pem.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    certificate = x509.load_pem_x509_certificate(pem.read_bytes())
+    file, encrypted = pem.with_suffix(".p12"), serialization.BestAvailableEncryption(password.encode())
+    file.write_bytes(pkcs12.serialize_key_and_certificates(b"broker", key, certificate, None, encrypted))
+    return file
+
+
+# With KRaft, with ZooKeeper.
+AUTHORIZERS = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kafka.security.authorizer.AclAuthorizer")
+
+
+def _extra(password: str, authority: Authority, release: Release) -> dict[str, str]:
     plain = (
         f'{LOGIN}.plain.PlainLoginModule required username="{ADMIN}" password="{password}" user_{ADMIN}="{password}";'
     )
@@ -137,19 +156,24 @@ def _extra(password: str, authority: Authority) -> dict[str, str]:
         "listener.name.plaintext.plain.sasl.jaas.config": plain,
         f"{USERS}.{MECHANISM.lower()}.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;",
         f"{USERS}.sasl.enabled.mechanisms": MECHANISM,
-        f"{USERS}.ssl.keystore.type": "PEM",
-        f"{USERS}.ssl.keystore.location": str(authority.issue("broker")),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"{USERS}.ssl.keystore.type": "PKCS12",
+        f"{USERS}.ssl.keystore.location": str(_keystore(authority.issue("broker"), password)),
+        f"{USERS}.ssl.keystore.password": password,
+        f"{USERS}.ssl.key.password": password,
+        "authorizer.class.name": AUTHORIZERS[release.zookeeper],
         "transaction.max.timeout.ms": str(LONGEST_TRANSACTION * 1000),
         "super.users": f"User:{ADMIN};User:ANONYMOUS",  # anonymous: the controllers' own listener
     }
 
 
 @contextmanager
-def secured_cluster(folder: Path) -> Iterator[SecuredCluster]:
+def secured_cluster(folder: Path, release: Release = CURRENT) -> Iterator[SecuredCluster]:
     """A new one, killed in the end."""
     name, password, (port,) = f"secured-{uuid.uuid4().hex[:6]}", secrets.token_hex(8), free_ports(1)
     authority = Authority(folder / f"{name}-pem", "authority")
-    cluster = KafkaCluster(name, folder, extra=_extra(password, authority), listeners={"USERS": (port, "SASL_SSL")})
+    extra, listeners = _extra(password, authority, release), {"USERS": (port, "SASL_SSL")}
+    cluster = KafkaCluster(name, folder, extra=extra, listeners=listeners, release=release)
     with started(cluster):
-        yield SecuredCluster(cluster, f"{LOOPBACK}:{port}", authority, password)
+        secured = SecuredCluster(cluster, f"{LOOPBACK}:{port}", authority, password)
+        wait_until(lambda: bool(secured.admin.list_topics(timeout=30).brokers))  # with ZooKeeper that is told later
+        yield secured

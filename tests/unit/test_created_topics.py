@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from kafka_replication.config.model import TargetTopics
-from kafka_replication.planning.topic_settings import created_config
+from kafka_replication.planning.topic_settings import before_3_6, created_config
 
 DAY = 24 * 3600 * 1000
 
@@ -69,6 +69,12 @@ def test_timestamps_of_the_source_are_accepted(source: dict[str, str], after: st
     made = created_config(source, TargetTopics())
     assert made.get("message.timestamp.after.max.ms") == after
     assert made.get("message.timestamp.before.max.ms") == (str(2**63 - 1) if after else None)
+
+
+def test_brokers_before_3_6_get_the_larger_limit_under_their_name() -> None:
+    """2.8 refuses a topic with a setting that it does not know."""
+    limits = {"message.timestamp.after.max.ms": "7", "message.timestamp.before.max.ms": "9", "cleanup.policy": "delete"}
+    assert before_3_6(limits) == {"message.timestamp.difference.max.ms": "9", "cleanup.policy": "delete"}
 
 
 def test_overrides_are_for_the_topics_that_they_match_and_the_later_one_counts() -> None:

@@ -21,7 +21,7 @@ import yaml
 
 from kafka_replication.cli import terminal_progress
 from kafka_replication.cli.command_frame import Json, Result, failures_told, store_findings, store_of_command
-from kafka_replication.config import Replication
+from kafka_replication.config import Replication, mirrormaker
 from kafka_replication.config.names import TOPIC_PLACEHOLDER, is_internal
 from kafka_replication.config.reading import load_all, parse_replication
 from kafka_replication.connections import EnvironmentConnections, variable
@@ -141,12 +141,30 @@ def init(
     topics: Annotated[str | None, _option("Topics, or expressions that begin with ^, with spaces between.")] = None,
     rename: Annotated[str | None, _option("Names of the target topics, as in 'dr.{topic}'.")] = None,
     schedule: Annotated[str | None, _option("A cron expression in UTC; '' for only when triggered.")] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="Ask nothing: write a file for each flow of this mm2.properties.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Ask for what is not given, try both connections, and write a replication's file that passes check."""
+    """Ask for what is not given, try both connections, and write a replication's file that passes check.
+
+    With --from: read a MirrorMaker 2 properties file instead, and name what has no equivalent. No cluster is asked.
+    """
     given = {"name": name, "source": source, "target": target, "topics": topics, "rename": rename, "schedule": schedule}
     stopping.on_signals()
+    folder = folder or (FOLDER if FOLDER.is_dir() else Path())
+    if from_ is not None:
+        if named := [option for option, value in given.items() if value is not None]:
+            raise typer.BadParameter(
+                f"--from asks nothing: leave out --{named[0]}, and change the files that it writes"
+            )
+        with failures_told():
+            _from_mirrormaker(from_, folder)
+        return
     with failures_told():
-        path, answers = _asked(folder or (FOLDER if FOLDER.is_dir() else Path()), given)
+        path, answers = _asked(folder, given)
         text = _text(answers)
         passed = _passes(parse_replication(text.encode(), str(path)))
         if passed:
@@ -181,6 +199,35 @@ def _asked(folder: Path, given: Mapping[str, str | None]) -> tuple[Path, dict[st
     answers["rename"] = answer("rename", "Names of the target topics", "copy.{topic}" if is_one else TOPIC_PLACEHOLDER)
     answers["schedule"] = answer("schedule", "Schedule in UTC, as in */15 * * * * (nothing: only when triggered)", "")
     return path, answers
+
+
+def _from_mirrormaker(properties: Path, folder: Path) -> None:
+    """Write a file for each flow that is enabled, none if one cannot be written. Raises BadInput."""
+    try:
+        found = mirrormaker.properties(properties.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{properties}: cannot be read: {error.strerror}", "name MirrorMaker's file") from error
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: is not a folder", "make it, or name another one")
+    flows = mirrormaker.flows(found)
+    translated = {folder / f"{flow.name}.yaml": mirrormaker.translated(flow) for flow in flows}
+    for path, translation in translated.items():
+        parse_replication(_yaml(translation.document).encode(), str(path))
+        if path.exists():
+            raise BadInput(f"{path}: is there already", "name another folder, or remove that file")
+    for (path, translation), flow in zip(translated.items(), flows, strict=True):
+        notes = [f"{key}: {note}" for key, note in translation.notes.items()]
+        lines = [f"From {properties.name}, {flow}. Not in this file:", *(f"  {note}" for note in notes)]
+        _write(path, "".join(f"# {line}\n" for line in lines) + _yaml(translation.document))
+        typer.echo("\n  ".join([f"{path} ({flow}) has no place for:", *notes]), err=True)
+    for alias in dict.fromkeys(alias for flow in flows for alias in (flow.source, flow.target)):
+        extra, lacking = mirrormaker.connection(alias, found)
+        definition = json.dumps({"conn_type": "kafka", "extra": extra})
+        connection = mirrormaker.connection_id(alias)
+        typer.echo(f"connection {connection} to {alias}; fill in what stands in <>:", err=True)
+        typer.echo(f"  export {variable(connection)}={shlex.quote(definition)}", err=True)
+        typer.echo("".join(f"  not taken over: {key}\n" for key in lacking), err=True, nl=False)
+    typer.echo("\n".join(f"written to {path}; next: kafka-replication check {path}" for path in translated))
 
 
 def _answer(option: str, given: str | None, question: str, default: str | None) -> str:
@@ -237,7 +284,11 @@ def _text(answers: Mapping[str, str]) -> str:
     }
     if answers["schedule"]:
         document["schedule"] = answers["schedule"]
-    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=200))
+    return _yaml(document)
+
+
+def _yaml(document: Mapping[str, object]) -> str:
+    return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=200))
 
 
 def _passes(replication: Replication) -> bool:

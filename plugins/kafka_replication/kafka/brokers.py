@@ -149,6 +149,24 @@ class LargeTopics:
         return ids
 
 
+def newest_versions(admin: AdminClient, seconds: float) -> dict[int, int] | None:
+    """The newest version of each request that every broker takes, by the request's number. None if one of them does
+    not answer within ``seconds``.
+    """
+    try:
+        from kafka_replication.wire import metadata
+
+        told = list[dict[int, int]]()
+        for broker in admin.list_topics(timeout=seconds).brokers.values():
+            with _connect(admin, str(broker.host), int(broker.port), seconds) as connection:
+                told.append(metadata.newest_versions(connection))
+    except _NO_WORD as error:
+        log.debug("the versions of the brokers are not known: %s", error)
+        return None
+    every = set.intersection(*map(set, told)) if told else set[int]()
+    return {request: min(versions[request] for versions in told) for request in every}
+
+
 def certain_ends(admin: AdminClient, wanted: Collection[TopicPartition], seconds: float) -> dict[TopicPartition, int]:
     """The high watermark of each partition. One is left out if a broker does not answer within ``seconds``, or if two
     brokers name different leaders or leader epochs.

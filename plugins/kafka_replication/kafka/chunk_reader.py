@@ -137,7 +137,8 @@ class ChunkReader:
                     position, full = self._beyond(offset, position), True
                     break
                 kind, timestamp = message.timestamp()
-                unfaithful = _EARLY.format(timestamp) if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE else None
+                timeless = kind == TIMESTAMP_NOT_AVAILABLE
+                unfaithful = (TIMELESS if timeless else _EARLY.format(timestamp)) if timestamp <= 0 else None
                 try:
                     headers = headers_of(message)
                 except SystemError:
@@ -182,7 +183,7 @@ class ChunkReader:
         raise RefusedAt(
             f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be copied"
             f" unchanged: {failure.reason}",
-            _CHANGED,
+            _OLD if failure.reason == TIMELESS else _CHANGED,
             failure.offset,
             kind=failure.kind,
             error=failure.error,
@@ -193,6 +194,10 @@ class ChunkReader:
 _CHANGED = (
     "copy it unchanged, with copy.engine: batch; docs/engines.md says what that needs. Or remove the record at the"
     " source, or exclude the topic, or choose failures.policy quarantine or skip: nothing after it is copied"
+)
+_OLD = (
+    "choose failures.policy quarantine or skip; or let a client write the records of this topic again, which gives them"
+    " a time; or exclude the topic: nothing after the record is copied"
 )
 
 
@@ -206,6 +211,7 @@ def _failure(record: Record, unfaithful: str | None, screen: Screen | None) -> F
 
 
 _EARLY = "its timestamp is {}, which the client would replace by the current time"
+TIMELESS = "it has no timestamp (message format 0, of brokers before Kafka 0.10), and would get the current time"
 _NOT_UTF_8 = "it has a header whose name is not UTF-8"
 
 

@@ -38,7 +38,9 @@ REFUSALS = {
     KafkaError._INVALID_DIFFERENT_RECORD: "another record of its batch is refused",
     KafkaError._INVALID_ARG: "the client calls it invalid",
 }
-_TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.type")
+_TIMESTAMP_LIMITS = tuple(  # the third one is that of brokers before Kafka 3.6
+    f"message.timestamp.{limit}" for limit in ("before.max.ms", "after.max.ms", "difference.max.ms", "type")
+)
 
 
 Callback = Callable[[KafkaError | None, Message], None]

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -23,6 +22,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, consumer_pool
 from kafka_replication.kafka.connect_diagnosis import translate
 from kafka_replication.kafka.reading import code_of
+from kafka_replication.kafka.topic_creation import ask_to_create
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
@@ -111,25 +111,11 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
 
     A topic that exists meanwhile has no error, and neither has one for which the brokers did not answer in time.
     """
-    new_topics = [
-        NewTopic(
-            topic.name,
-            topic.partitions,
-            -1 if topic.replication_factor is None else topic.replication_factor,
-            config=dict(topic.config),
-        )
-        for topic in topics
-    ]
     refused = dict[str, ReplicationError]()
-    answers = admin.create_topics(new_topics, validate_only=True, request_timeout=seconds) if new_topics else {}
-    for name, answer in answers.items():
-        try:
-            answer.result(seconds * 2)
-        except KafkaException as e:
-            error = e.args[0]
-            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS and not error.retriable() and error.code() > 0:
-                doing = f"creating topic {name}"
-                translated = translate(error, doing)
-                other = Refused(f"{doing}: {error.str()}", "correct target_topics")
-                refused[name] = translated if isinstance(translated, NotAuthorized) else other
+    for name, error in ask_to_create(admin, topics, seconds, validate_only=True).items():
+        if error and error.code() != KafkaError.TOPIC_ALREADY_EXISTS and not error.retriable() and error.code() > 0:
+            doing = f"creating topic {name}"
+            translated = translate(error, doing)
+            other = Refused(f"{doing}: {error.str()}", "correct target_topics")
+            refused[name] = translated if isinstance(translated, NotAuthorized) else other
     return refused

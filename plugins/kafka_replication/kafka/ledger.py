@@ -37,6 +37,7 @@ from kafka_replication.model.offsets import LEDGER_PARTITIONS, PartitionKey, Top
 from kafka_replication.model.rights import ClusterName, Operation, Resource, Right
 from kafka_replication.planning.topic_settings import POLICIES, ledger_created
 from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.targets.port import ToCreate
 
 
 def create_missing(admin: AdminClient, replication: Replication) -> None:
@@ -49,7 +50,8 @@ def create_missing(admin: AdminClient, replication: Replication) -> None:
     defaults = topic_defaults(admin) if missing else None
     for name in missing:
         factor, config = ledger_created(name, replication, defaults)
-        topics.create(admin, name, LEDGER_PARTITIONS, factor, config)
+        wanted = ToCreate(name=name, partitions=LEDGER_PARTITIONS, replication_factor=factor, config=config)
+        topics.create(admin, wanted)
     if missing:
         existing(admin)
 

@@ -173,7 +173,7 @@ class KafkaCatalogue(Catalogue):
         return {name: state.partitions for name, state in topics.states(self._admin(), names).items()}
 
     def create(self, topic: ToCreate) -> None:
-        topics.create(self._admin(), topic.name, topic.partitions, topic.replication_factor, topic.config)
+        topics.create(self._admin(), topic)
 
     def add_partitions(self, name: str, partitions: int) -> None:
         topics.add_partitions(self._admin(), name, partitions)

@@ -18,7 +18,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ConfigResource,
     ConfigSource,
     NewPartitions,
-    NewTopic,
     ResourceType,
     TopicDescription,
 )
@@ -29,6 +28,7 @@ from kafka_replication.kafka.brokers import LargeTopics
 from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.connect_diagnosis import Asked, translate
 from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
+from kafka_replication.kafka.topic_creation import ask_to_create
 from kafka_replication.model.errors import (
     NotAdmitted,
     NotAuthorized,
@@ -42,13 +42,16 @@ from kafka_replication.model.errors import (
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import IMPLY_DESCRIBE, Operation
 from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.broker_versions import GIVES_IDS, NO_IDS
 from kafka_replication.planning.snapshot import Topic, without_description
+from kafka_replication.targets.port import ToCreate
 
 K = TypeVar("K")
 V = TypeVar("V")
 TIMEOUT = 30.0
 LEARNING = 5.0  # seconds in which all brokers learn of a new topic
 SHORTEST = 0.5  # the time-out of a request that is sent although hardly any time is left
+NO_ID = "A" * 22  # zeros, from brokers that do not know ids or do not store them
 _USUAL = offsets.Patience()
 _SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
@@ -103,7 +106,10 @@ def _describe_each(
         )
         for name, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                descriptions[name] = answer
+                if str(answer.topic_id) != NO_ID:
+                    descriptions[name] = answer
+                else:
+                    failed[name] = Refused(f"topic {name} has no id (KIP-516): {NO_IDS}", GIVES_IDS)
             elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 failed[name] = translate(
                     answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.READ, name))
@@ -325,22 +331,17 @@ def _with_offsets(
     }
 
 
-def create(
-    admin: AdminClient, name: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]
-) -> None:
+def create(admin: AdminClient, wanted: ToCreate) -> None:
     """Create the topic and wait until every partition has a leader. An existing topic stays as it is."""
-    topic = NewTopic(name, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
-    try:
-        admin.create_topics([topic], request_timeout=TIMEOUT)[name].result(TIMEOUT * 2)
-    except KafkaException as e:
-        if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            error = e.args[0]
-            translated = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
-            if translated.retriable or isinstance(translated, NotAuthorized | NotAdmitted):
-                raise translated from e
-            raise Refused(
-                f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
-            ) from e
+    name = wanted.name
+    error = ask_to_create(admin, [wanted], TIMEOUT)[name]
+    if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+        translated = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
+        if translated.retriable or isinstance(translated, NotAuthorized | NotAdmitted):
+            raise translated
+        raise Refused(
+            f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
+        )
     _await_leaders(admin, name)
 
 

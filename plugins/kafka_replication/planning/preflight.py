@@ -5,6 +5,7 @@ Finds two replications that feed each other: the ledger on the source cluster ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -38,7 +39,7 @@ def _source_only(replication: Replication, snapshot: Snapshot) -> Iterator[Troub
         problem = replication.target_problem(name)
         findings = [Trouble("error", name, problem, RENAME)] if problem else []
         findings += rights.missing_for_side(snapshot, "source", name) or _unusable(topic, None)
-        findings += [*_open_transactions(topic), *_unanswered(topic, None)]
+        findings += [*_timeless(topic), *_open_transactions(topic), *_unanswered(topic, None)]
         yield from (replace(finding, topic=name) for finding in findings)
 
 
@@ -57,6 +58,7 @@ def _topics(replication: Replication, snapshot: Snapshot) -> Iterator[Trouble]:
         target = snapshot.target.get(replication.target_name(name))
         findings = [
             *_fit(replication, snapshot, name, twins),
+            *_timeless(source),
             *_open_transactions(source),
             *_unanswered(source, target),
         ]
@@ -132,6 +134,25 @@ def withheld_by_open_transaction(last_stable: int, high_watermark: int, hidden_b
         f"a transaction is open: the last stable offset is {last_stable}, the high watermark {high_watermark}; "
         f"the {high_watermark - last_stable} offsets between them are withheld until it ends{hidden_by}"
     )
+
+
+_FORMAT = "message.format.version"  # brokers of Kafka 3 ignore it, those of Kafka 4 do not know it
+
+
+def _format(topic: Topic) -> tuple[int, int]:
+    """The release whose message format brokers before Kafka 3 store; a late one if they do not say."""
+    version = re.match(r"(\d+)\.(\d+)", topic.config.get(_FORMAT, ""))
+    return (int(version[1]), int(version[2])) if version else (2, 8)
+
+
+def _timeless(topic: Topic) -> Iterator[Trouble]:
+    if _format(topic) < (0, 10):
+        yield Trouble(
+            "warning",
+            topic.name,
+            f"its {_FORMAT} is {topic.config[_FORMAT]}: records in message format 0 have no timestamp, and are refused",
+            "choose failures.policy quarantine or skip; a later format concerns new records only",
+        )
 
 
 def _open_transactions(topic: Topic) -> Iterator[Trouble]:
@@ -224,6 +245,14 @@ def _target_settings(place: str, target: Topic) -> Iterator[Trouble]:
             place,
             "the target replaces timestamps (message.timestamp.type=LogAppendTime)",
             "set it to CreateTime",
+        )
+    if _format(target) < (0, 11):
+        yield Trouble(
+            "warning",
+            place,
+            f"the target's {_FORMAT} is {target.config[_FORMAT]}: brokers before Kafka 3 take neither transactions nor"
+            " headers there",
+            f"remove {_FORMAT} of {target.name}",
         )
     yield from topic_settings.check_existing(place, "the target", target)
 

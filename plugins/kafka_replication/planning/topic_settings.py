@@ -59,6 +59,12 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
     return {**config, **settings.config}
 
 
+def before_3_6(config: Mapping[str, str]) -> dict[str, str]:
+    """The same configuration for brokers before Kafka 3.6, which have one limit for both directions: the larger one."""
+    limit = max(int(after_limit(config)), int(before_limit(config)))
+    return {_BOTH: str(limit), **{name: value for name, value in config.items() if name not in (AFTER, BEFORE)}}
+
+
 def after_limit(config: Mapping[str, str]) -> str:
     """The time in milliseconds by which a topic's timestamps may lie in the future."""
     return config.get(AFTER, config.get(_BOTH, str(_MOST)))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import brokers, topics
+from kafka_replication.kafka import brokers, clients, topics
+from kafka_replication.model.choices import KAFKA
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.model.rights import Operation
 from kafka_replication.model.trouble import Trouble, in_order
-from kafka_replication.planning import rights
+from kafka_replication.planning import broker_versions, rights
 from kafka_replication.planning.preflight import loops
 from kafka_replication.reporting.table import EngineRow, engine_rows
 from kafka_replication.runs import acls, groups, previewing
@@ -57,6 +58,7 @@ def check(run: Run) -> Checked:
         found += [*_loops(run, as_written), *_hidden(run)]
         found += groups.check(run)
         found += acls.findings(run) if "acls" in run.replication.model_fields_set else []
+        found += _too_old(run, [trouble.remedy for trouble in found])
     found += reach.check(run.clusters.spark, run.replication.copying, run.replication.pipeline.modules)
     return Checked(in_order(found), engines)
 
@@ -84,6 +86,26 @@ def _hidden(run: Run) -> Iterator[Trouble]:
         what = "a pattern of topics.include selects it, and this client may not describe it: it is not copied"
         grant = f"{right.command(login.cluster.address, login.principal)}; or topics.exclude"
         yield Trouble("warning", name, what, grant, topic=name)
+
+
+def _too_old(run: Run, remedies: Sequence[str]) -> list[Trouble]:
+    """Findings about brokers that lack something, as far as they tell it over connections of our own. That they give no
+    ids to topics is seen at the first one.
+    """
+    admins = {clients.login(run.clusters.source).cluster: run.clusters.source_admin}
+    if run.replication.target.type == KAFKA:
+        target = run.clusters.target_connection
+        admins[run.clusters.target.login.cluster] = clients.admin(target, run.replication.timeouts.request)
+    found = list[Trouble]()
+    for cluster, admin in admins.items():
+        newest = brokers.newest_versions(admin, run.replication.timeouts.request)
+        found += broker_versions.findings(str(cluster), newest, remedies) if newest is not None else ()
+        try:
+            topics.topic_ids(admin, topics.names(admin)[:1])
+        except ReplicationError as error:
+            log.debug("%s: no topic's id is known: %s", cluster, error)
+            found += [Trouble.of(error, str(cluster))] if error.remedy == broker_versions.GIVES_IDS else []
+    return found
 
 
 def check_spark(run: Run, launcher: Launcher) -> list[Trouble]:

@@ -6,6 +6,8 @@ from base64 import b64encode
 from collections.abc import Collection
 from typing import NamedTuple
 
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.describe_log_dirs.v1.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v1.response import DescribeLogDirsResponse
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest, TopicRequest
@@ -56,6 +58,13 @@ def metadata(broker: Connection, topics: Collection[str]) -> Told:
                 for partition in topic.partitions
             },
         )
+
+
+def newest_versions(broker: Connection) -> dict[int, int]:
+    """The newest version of each request that this broker takes, by the request's number."""
+    response = broker.ask(ApiVersionsRequest(), ApiVersionsResponse)
+    with broker.understanding():
+        return {int(key.api_key): int(key.max_version) for key in response.api_keys}
 
 
 def topic_ids(broker: Connection, topics: Collection[str]) -> dict[str, str]:
