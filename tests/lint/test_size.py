@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 269,
-    "classes": 610,
-    "functions": 3597,
+    "modules": 272,
+    "classes": 613,
+    "functions": 3629,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
