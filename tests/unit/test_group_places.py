@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.ledger.account import Account
-from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.entries import Adopted, Gap, Handled, Ids, Position, Receipt, Removed, Verified
 from kafka_replication.ledger.offset_map import WrittenOffsets
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
@@ -192,3 +192,23 @@ def test_offsets_below_the_start_are_named() -> None:
     world = one_chunk(list(range(10)), 10)
     world.account = replace(world.account, position=replace(world.account.position, start=5))
     assert world.translate(3).why == "source offsets before 5 are not copied (start_from)"
+
+
+def test_in_what_was_adopted_the_group_begins_at_its_beginning() -> None:
+    """Another tool copied it: no receipt says where a record lies, so none may be passed."""
+    world = one_chunk(list(range(10)), 10)
+    adopted = Adopted(
+        source="MirrorMaker 2",
+        proof="tail",
+        target_from=20,
+        target_until=100,
+        compared=80,
+        doubles=0,
+        missing=0,
+        run_id="run",
+        time="2030-01-01T00:00:00Z",
+    )
+    world.account = replace(world.account, position=replace(world.account.position, start=5, adopted=adopted))
+    world.log = OffsetRange(7, world.log.until)  # only the end of the copy was compared
+    assert (world.translate(3).offset, world.translate(3).again) == (7, 93)
+    assert world.translate(7) == Translated(107)

@@ -109,7 +109,10 @@ class GroupPlaces:
 
     def translate(self, asked: int) -> Translated:
         """The place that stands for this committed offset. Never ahead of what is verified."""
-        start = self.account.position.start
+        start, adopted = self.account.position.start, self.account.position.adopted
+        if adopted is not None and asked < start:  # another tool's copies are there, and no receipt tells where each is
+            again = max(0, adopted.target_until - self.log.from_)
+            return Translated(self.log.from_, again, f"source offsets before {start} were copied by another tool")
         offset = min(asked, max(self.account.watermark(), start))
         reasons = [(max(0, asked - offset), f"source offsets from {offset} on are not verified yet")]
         if self._untold_from(offset):
