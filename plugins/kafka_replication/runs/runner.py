@@ -13,7 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import groups, steps
+from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased, live_scope, topics_of
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
@@ -63,5 +63,8 @@ def carry_out(run: LeasedRun, plan: Plan, launcher: Launcher) -> RunReport:
     with launcher as spark:
         done = steps.replicate(run, plan, spark)
     report = steps.report(run, plan, done.not_done)
-    groups.follow(run)
+    if run.replication.groups.include:
+        from kafka_replication.runs import groups  # only who moves some loads it
+
+        groups.follow(run)
     return report
