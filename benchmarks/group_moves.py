@@ -207,12 +207,15 @@ def trial(pair: clusters.Pair, seed: int) -> tuple[str, dict[str, Counted], dict
         broker.kill()
         broker.start()
         broker.wait_started(time.monotonic() + 120)
-        scene.run()
+        wait_until(lambda: scene.run().outcome != "failed")
         time.sleep(chance.uniform(1, 3))
         load.end()
         if chance.random() < 0.5:
             scene.run()  # else the groups are further than what is verified
         rows = {row.group: row for row in groups.move(scene.bare_run("groups"), apply=True).groups}
+        for item in rows.values():
+            for place in item.partitions:
+                print(seed, shape, item.group, item.state, place, file=sys.stderr)
         committed, _ = kafka_groups.committed(scene.source.admin, [group_of(scene, name) for name in READERS])
         assert scene.run(groups={}).outcome != "failed"
         ours = {}
@@ -227,15 +230,15 @@ Commits = dict[str, dict[Any, Any]]
 
 
 def expected(scene: Scenario, load: Load, name: str, topic: str, committed: Commits) -> tuple[set[bytes], set[bytes]]:
-    """The values on the target that the group has not read at the source, and those that it has."""
+    """The values on the target that the group has not read at the source, and all values that it has."""
     places = {at.partition: place.offset for at, place in committed.get(group_of(scene, name), {}).items() if place}
-    not_read, was_read = set[bytes](), set[bytes]()
-    for partition in range(PARTITIONS):
-        if partition not in places:
-            continue  # the group has committed nothing there: where it begins is its own affair
-        for _, record in read(scene.target.bootstrap, topic, partition):
-            value = record.value or b""
-            (not_read if load.offsets[value][1] >= places[partition] else was_read).add(value)
+    not_read = {
+        record.value or b""
+        for partition, place in places.items()  # a partition without a commit: where the group begins is its own affair
+        for _, record in read(scene.target.bootstrap, topic, partition)
+        if load.offsets[record.value or b""][1] >= place
+    }
+    was_read = {value for value, (partition, offset) in load.offsets.items() if offset < places.get(partition, 0)}
     return not_read, was_read
 
 
@@ -258,11 +261,11 @@ def counted(
 def mirror_counts(scene: Scenario, load: Load, committed: Commits) -> dict[str, Counted]:
     """The same of MirrorMaker, by its committed offsets: once it has copied everything, and ten seconds later."""
     topic = f"{scene.name}.{scene.topic}"
-    everything = sum(len(read(scene.source.bootstrap, scene.topic, number)) for number in range(PARTITIONS))
+    last = {read(scene.source.bootstrap, scene.topic, number)[-1][1].value for number in range(PARTITIONS)}
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with suppress(Exception):
-            if sum(len(read(scene.target.bootstrap, topic, number)) for number in range(PARTITIONS)) >= everything:
+            if last <= {read(scene.target.bootstrap, topic, number)[-1][1].value for number in range(PARTITIONS)}:
                 break
         time.sleep(1)
     time.sleep(10)

@@ -22,6 +22,7 @@ from kafka_replication.ledger.entries import (
     Start,
     Verified,
 )
+from kafka_replication.ledger.offset_map import AdoptedPlaces, OffsetMap
 from kafka_replication.ledger.placement import (
     KafkaPartitions,
     KafkaSegments,
@@ -67,6 +68,25 @@ ADOPTED: dict[str, Entry] = {
             run_id="adopt",
             time=TIME,
         ),
+    ),
+    "position-adopted-with-places": Position(
+        generation=1,
+        ids=IDS,
+        start=900,
+        next_offset=900,
+        target_end=1200,
+        adopted=Adopted(
+            source="data",
+            proof="whole",
+            target_from=200,
+            target_until=1200,
+            compared=700,
+            doubles=0,
+            missing=0,
+            run_id="adopt",
+            time=TIME,
+        ),
+        adopted_places=AdoptedPlaces("eJwTucTIeINlOlMr8w0WBgAcGAPC"),
     ),
 }
 
@@ -276,6 +296,11 @@ LATEST_RECEIPTS: dict[str, Entry] = {
         superseded=4,
     )
 }
+# The offsets of a chunk that have a record, exactly, and one of each 64 of them.
+WRITTEN_OFFSETS: dict[str, Entry] = {
+    "receipt-offset-map": replace(RECEIPT, offset_map=OffsetMap("eJxjYGJkAQAAEAAI")),
+    "receipt-coarse-offset-map": replace(RECEIPT, offset_map=OffsetMap("eJxjOMB4gBEABIkBgw==", 64)),
+}
 GOLDEN: dict[int, dict[str, Entry]] = {
     1: {
         **POSITIONS,
@@ -293,6 +318,7 @@ GOLDEN: dict[int, dict[str, Entry]] = {
         **DELIVERED_RECEIPTS,
         **IDEMPOTENT,
         **LATEST_RECEIPTS,
+        **WRITTEN_OFFSETS,
     },
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]

@@ -18,7 +18,7 @@ from kafka_replication.runs.run import open_run
 from kafka_replication.verification.matching import Kind
 from tests.support.checker import Record, read
 from tests.support.command_line import command
-from tests.support.mirrored import Mirrored, killed_at_random
+from tests.support.mirrored import Mirrored, check_groups, killed_at_random
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 RECORDS = 400
@@ -77,6 +77,7 @@ def test_a_copy_that_was_killed_at_random_moments(scene: Scenario, seed: int) ->
     for partition in range(3):
         assert_whole(scene, copy, partition, before[partition])
         assert scene.position(partition).adopted == done.partitions[partition].adopted, "it stays in the ledger"
+    check_groups(scene, 3, chance)
     scene.idle_run()
 
 
@@ -130,7 +131,7 @@ def test_what_says_where_the_copy_ends(scene: Scenario) -> None:
         adoption(scene, str(table))
     copy.store(syncs_only=True)
     row = one(adoption(scene, apply=False))
-    assert (row.start, row.stored) == (end, end - 7), "the newest sync is a hint, too"
+    assert row.start == end and end - 50 < (row.stored or 0) < end, "the newest sync is a hint, too"
     copy.store(alias=f"{scene.name}-a")
     copy.store(alias=f"{scene.name}-b")
     assert one(adoption(scene, apply=False)).stored == end

@@ -18,6 +18,7 @@ from stack.artifacts import kafka_jars
 from stack.java import java
 from stack.ports import free_ports
 from tests.support.checker import read
+from tests.support.mirrored import check_groups
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
 
@@ -125,6 +126,8 @@ def drill(scene: Scenario, seed: int, *, exactly_once: bool) -> str:
             f" compared {row.adopted.compared}, aborted {whole.aborted}"
         )
         assert not exactly_once or not doubles
+    again = check_groups(scene, PARTITIONS, chance)
+    told.append(f"  groups read again at most: {sorted(again)}")
     return "\n".join([*told, f"  adopted in {took:.1f} s"])
 
 

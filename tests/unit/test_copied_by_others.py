@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_replication.ledger.offset_map import MOST_ADOPTED, AdoptedPlaces, Run
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.verification.copied_by_others import CopyEnd, Log, Row, find_end
+from kafka_replication.verification.copied_by_others import CopyEnd, Log, Row, confirmed, find_end
 
 Logged = Mapping[int, tuple[bytes, int]]  # by offset the content and the timestamp
 
@@ -43,19 +45,21 @@ class Copied:
     target: Logged
     end: int  # behind the last copied source offset
     once: Counter[tuple[bytes, int]]  # what it copied, without its own doubles
+    goes_on: bool  # each stretch begins where the one before it ended, or before
 
     @classmethod
     def of(cls, source: Logged, dropped: Iterable[bytes], stretches: Iterable[tuple[float, float]]) -> Copied:
         kept = [offset for offset, (content, _) in source.items() if content not in set(dropped)]
-        copies, reached = list[int](), 0
+        copies, reached, last, goes_on = list[int](), 0, 0, True
         for back, on in stretches:
             first = round(reached * back)
+            goes_on &= first <= last
             last = round(first + (len(kept) - first) * on)
             copies += kept[first:last]
             reached = max(reached, last)
         target = {3 + 2 * number: source[offset] for number, offset in enumerate(copies)}
         once = Counter(source[offset] for offset in set(copies))
-        return cls(source, kept, target, max(copies, default=-1) + 1, once)
+        return cls(source, kept, target, max(copies, default=-1) + 1, once, goes_on)
 
 
 @st.composite
@@ -97,6 +101,50 @@ def test_going_on_behind_the_end_loses_and_doubles_nothing(copied: Copied, step:
             gone = sum(min(copied.source) <= offset < copied.end for offset in copied.source.keys() - set(copied.kept))
             assert (end.compared, end.doubles) == (len(copied.target), expected)
             assert end.missing <= gone, "what the filter dropped"
+    if whole or copied.goes_on:
+        check_places(copied, end)
+
+
+def check_places(copied: Copied, end: CopyEnd) -> None:
+    """A group whose committed offset lies in what was compared reads all that it has not read, and little again."""
+    if (places := AdoptedPlaces.of(end.runs)) is None:
+        return
+    for committed in range(end.runs[0].source, copied.end + 1):
+        run = places.run(committed)
+        assert run is not None
+        read = Counter(content for offset, content in copied.target.items() if offset >= run.place(committed))
+        unread = Counter(copied.source[offset] for offset in copied.kept if committed <= offset < copied.end)
+        assert not unread - read, (committed, run)
+        assert (read - unread).total() <= run.again, (committed, run)
+
+
+def test_places_are_exact_where_nothing_was_repeated() -> None:
+    """Also behind an offset that the tool left out, and where the target has control records."""
+    target = {3 * number: PLAIN[offset] for number, offset in enumerate(range(0, 100, 2))}
+    runs = find_end(side(PLAIN), side(target), whole=True).runs
+    assert [run.source for run in runs] == [*range(0, 100, 2)] and all(run.again == 0 for run in runs)
+    assert runs[30].place(60) == 90 and runs[30].place(61) == 91
+
+
+def test_offsets_that_the_tool_noted_count_only_if_the_records_are_equal() -> None:
+    source, target = side(PLAIN), side({offset + 7: PLAIN[offset] for offset in range(90)})
+    end = find_end(source, target, step=10)
+    assert end.runs == [Run(end.runs[0].source, end.runs[0].source + 7, 90 - end.runs[0].source, 0)]
+    runs = confirmed(source, target, [(5, 12), (20, 28), (30, 37), (200, 300)], end.runs)
+    first = end.runs[0].target
+    assert runs == [Run(5, 12, 1, first - 13), Run(30, 37, 1, first - 38), *end.runs], "20 is not at 28"
+    equal = side(dict.fromkeys(range(90), (b"x", 1)))
+    assert confirmed(equal, equal, [(5, 5)], ()) == [], "which of the equal records it is cannot be seen"
+
+
+def test_the_newest_places_are_kept_where_not_all_have_room() -> None:
+    chance = random.Random(1)
+    sources = sorted(chance.sample(range(1 << 40), 3000))
+    runs = [Run(source, source - 1, 1, chance.randrange(1 << 20)) for source in sources]
+    places = AdoptedPlaces.of(runs)
+    assert places is not None and len(places.numbers) <= MOST_ADOPTED
+    assert places.run(sources[-1]) == runs[-1] and places.run(sources[-100] + 1) == runs[-100]
+    assert places.run(sources[0]) is None, "not one that lies further on"
 
 
 PLAIN = {offset: (b"%d" % offset, 1000 + offset) for offset in range(100)}
@@ -128,7 +176,9 @@ def test_only_the_end_is_read() -> None:
         return log.rows(wanted)
 
     end = find_end(side(PLAIN), Log(log.range, rows, log.at_time), step=10)
-    assert end == CopyEnd(next_offset=50, target_from=40, compared=10) and read == list(range(40, 50))
+    assert end == CopyEnd(next_offset=50, target_from=40, compared=10, runs=[Run(40, 40, 10, 0)]) and read == list(
+        range(40, 50)
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +208,8 @@ def test_what_the_records_do_not_prove(
 def test_what_the_source_no_longer_has() -> None:
     """Retention has removed what was copied first, compaction what has a newer record of its key."""
     kept = {offset: PLAIN[offset] for offset in range(40, 100)}
-    assert find_end(side(kept, 40), side(HALF)) == CopyEnd(next_offset=50, target_from=0, compared=50)
+    found = find_end(side(kept, 40), side(HALF))
+    assert found == CopyEnd(next_offset=50, target_from=0, compared=50, runs=[Run(40, 40, 10, 0)])
     compacted = {offset: PLAIN[offset] for offset in range(100) if offset not in (45, 46)}
     assert find_end(side(compacted), side(HALF), compacts=True).next_offset == 50
     with pytest.raises(Refused, match="2 records of the target, the first at offset 45"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.account import Account
 from kafka_replication.ledger.entries import Adopted, Gap, Handled, Ids, Position, Receipt, Removed, Verified
-from kafka_replication.ledger.offset_map import WrittenOffsets
+from kafka_replication.ledger.offset_map import AdoptedPlaces, Run, WrittenOffsets
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
@@ -17,6 +17,17 @@ from kafka_replication.planning.group_places import GroupPlaces, Translated
 
 KEY = PartitionKey("r", TopicPartition("t", 0), "t")
 IDS = Ids("S", "s", "t")
+ADOPTED = Adopted(
+    source="MirrorMaker 2",
+    proof="tail",
+    target_from=20,
+    target_until=100,
+    compared=80,
+    doubles=0,
+    missing=0,
+    run_id="run",
+    time="2030-01-01T00:00:00Z",
+)
 
 
 @dataclass
@@ -197,18 +208,27 @@ def test_offsets_below_the_start_are_named() -> None:
 def test_in_what_was_adopted_the_group_begins_at_its_beginning() -> None:
     """Another tool copied it: no receipt says where a record lies, so none may be passed."""
     world = one_chunk(list(range(10)), 10)
-    adopted = Adopted(
-        source="MirrorMaker 2",
-        proof="tail",
-        target_from=20,
-        target_until=100,
-        compared=80,
-        doubles=0,
-        missing=0,
-        run_id="run",
-        time="2030-01-01T00:00:00Z",
-    )
-    world.account = replace(world.account, position=replace(world.account.position, start=5, adopted=adopted))
+    world.account = replace(world.account, position=replace(world.account.position, start=5, adopted=ADOPTED))
     world.log = OffsetRange(7, world.log.until)  # only the end of the copy was compared
     assert (world.translate(3).offset, world.translate(3).again) == (7, 93)
     assert world.translate(7) == Translated(107)
+
+
+def test_in_what_was_adopted_and_compared_the_group_begins_at_its_place() -> None:
+    world = one_chunk(list(range(10)), 10)
+    places = AdoptedPlaces.of([Run(2, 30, 1, 69), Run(3, 90, 2, 8)])
+    position = replace(world.account.position, start=5, adopted=ADOPTED, adopted_places=places)
+    world.account = replace(world.account, position=position)
+    world.log = OffsetRange(7, world.log.until)
+    assert [(world.translate(n).offset, world.translate(n).again) for n in (1, 2, 3, 4)] == [
+        (7, 93),
+        (30, 69),
+        (90, 8),
+        (91, 8),
+    ]
+    assert world.translate(4).why == "another tool copied these records, some of them more than once"
+    world.log = OffsetRange(95, world.log.until)
+    assert (world.translate(2).offset, world.translate(2).again) == (95, 5)
+    exact = replace(position, adopted_places=AdoptedPlaces.of([Run(0, 95, 5, 0)]))
+    world.account = replace(world.account, position=exact)
+    assert world.translate(3) == Translated(98)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import xxhash
 from confluent_kafka import Consumer
@@ -67,14 +69,23 @@ def _row(record: Record) -> Row:
     return offset, record_digest(timestamp, key, value, headers), timestamp, key_digest
 
 
-def stored_by_mirrormaker(source: Records, target: Records) -> Mapping[TopicPartition, frozenset[int]]:
-    """For each source partition the next source offset, as MirrorMaker 2 stored it; several if it copies topics of the
-    same name from several clusters.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The notes of a tool about its copy of one partition: the next source offset, several if it copies topics of the
+    same name from several clusters; and the source and target offsets of some records.
+    """
+
+    next_offsets: Collection[int] = ()
+    syncs: Collection[tuple[int, int]] = ()
+
+
+def stored_by_mirrormaker(source: Records, target: Records) -> Mapping[TopicPartition, Stored]:
+    """The notes of MirrorMaker 2, by source partition.
 
     Connect's offsets topic on the target has it (KIP-382). MirrorMaker on a Connect cluster has that topic elsewhere:
     then the newest offset sync is taken, which lies before it, from the topic on the source or on the target.
     """
-    stored, synced = defaultdict[TopicPartition, set[int]](set), dict[TopicPartition, int]()
+    stored, syncs = (defaultdict[TopicPartition, set[Any]](set) for _ in range(2))
     newest = dict[bytes, bytes | None]()
     for _, _, key, value, _ in target.whole(_named(target, "mm2-offsets.")):
         newest[key or b""] = value
@@ -89,11 +100,13 @@ def stored_by_mirrormaker(source: Records, target: Records) -> Mapping[TopicPart
                 if key and value:
                     length = struct.unpack_from(">h", key)[0]  # Kafka's STRING: int16 length, UTF-8; then an int32
                     at = TopicPartition(key[2 : 2 + length].decode(), struct.unpack_from(">i", key, 2 + length)[0])
-                    synced[at] = max(synced.get(at, 0), struct.unpack_from(">q", value)[0] + 1)
+                    syncs[at].add(struct.unpack_from(">qq", value))
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         what = f"a topic mm2-offsets* holds a record that MirrorMaker 2 does not write: {error!r}"
         raise Refused(what, "adopt --from data goes by the records alone") from error
-    return {at: frozenset(stored.get(at) or {synced[at]}) for at in stored.keys() | synced.keys()}
+    return {
+        at: Stored(stored.get(at) or {max(syncs[at])[0] + 1}, syncs.get(at, ())) for at in stored.keys() | syncs.keys()
+    }
 
 
 def _named(side: Records, prefix: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kafka_replication.ledger.offset_map import OffsetMap
+from kafka_replication.ledger.offset_map import AdoptedPlaces, OffsetMap
 from kafka_replication.ledger.placement import (
     JsonPlacement,
     KafkaPartitions,
@@ -53,7 +53,7 @@ class Position(LedgerEntry):
 
     KIND = "position"
     FORMAT = 1
-    OPTIONAL = frozenset({"adopted", "delivery", "quarantined", "receipts_from", "skipped", "spread"})
+    OPTIONAL = frozenset({"adopted", "adopted_places", "delivery", "quarantined", "receipts_from", "skipped", "spread"})
     OPTIONAL |= {"target_epochs", "transform"}
 
     generation: Number
@@ -72,6 +72,7 @@ class Position(LedgerEntry):
     # Leader epochs of the partitions of `ends`; -1 is not known. No part of what was copied: the session adds it.
     target_epochs: tuple[int, ...] | None = field(default=None, compare=False)
     adopted: Adopted | None = None  # the copy below ``start``, if another tool made it
+    adopted_places: AdoptedPlaces | None = None  # where the records of that copy lie, as far as it was proved
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

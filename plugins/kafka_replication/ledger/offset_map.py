@@ -1,4 +1,5 @@
-"""The source offsets of a chunk that have a record on the target, so that the place of a group can be translated.
+"""Offsets that the ledger keeps so that the place of a group can be translated: for a chunk the source offsets that
+have a record on the target, for a copy of another tool the places of its records.
 
 A chunk without holes needs no map: its n-th offset is its n-th record. Holes are control records, aborted and compacted
 records, and those that a filter dropped or that were set aside. They are written down while the chunk is copied:
@@ -24,6 +25,7 @@ from kafka_replication.model.errors import LedgerUnreadable
 # Characters of a map in a receipt. Where one in ten records is missing at random, 300,000 records take 33,000.
 MOST: Final = 32 << 10
 _FIRST_STEP: Final = 64
+MOST_ADOPTED: Final = 4 << 10  # characters; a position has them, and is written with each chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,54 @@ class WrittenOffsets:
             passed += end - first
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Records of a copy that lie one behind the other on both sides: of the source offsets ``source <= offset <
+    source + count``, from the target offset ``target`` on. Every record behind them at the source lies behind them on
+    the target, too. Who goes on in them reads at most ``again`` records there that he has read before.
+    """
+
+    source: int
+    target: int
+    count: int
+    again: int
+
+    def place(self, offset: int) -> int:
+        """The place for this source offset, which is not before the run."""
+        return self.target + min(offset - self.source, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedPlaces:
+    """The runs of a copy that another tool made, as far as records prove them. ``numbers`` are those of the runs in
+    their order, written as in `OffsetMap`: the source offsets and the target offsets since the run before, its records,
+    and ``again``.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    numbers: str
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> AdoptedPlaces | None:
+        """``runs`` ascend. The last ones are kept, if not all have room; None without a run."""
+        while runs:
+            numbers, source, target = list[int](), 0, 0
+            for run in runs:
+                numbers += run.source - source, run.target - target, run.count, run.again
+                source, target = run.source + run.count, run.target + run.count
+            if len(text := _text(numbers)) <= MOST_ADOPTED:
+                return cls(text)
+            runs = runs[len(runs) // 4 + 1 :]
+        return None
+
+    def run(self, offset: int) -> Run | None:
+        """The last run that begins at or before this source offset; None if none does. Raises LedgerUnreadable."""
+        runs = _adopted_runs(self.numbers)
+        number = bisect_right(runs, offset, key=lambda run: run.source)
+        return runs[number - 1] if number else None
+
+
 def _text(numbers: Iterable[int]) -> str:
     out = bytearray()
     for number in numbers:
@@ -141,6 +191,16 @@ def _runs(text: str) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     ends = list(accumulate(_decoded(text)))
     untils, firsts = ends[1::2], ends[::2]
     return firsts, untils, list(accumulate(until - first for first, until in zip(firsts, untils, strict=True)))
+
+
+@lru_cache(maxsize=256)
+def _adopted_runs(text: str) -> Sequence[Run]:
+    runs, source, target = list[Run](), 0, 0
+    numbers = _decoded(text)
+    for to_source, to_target, count, again in zip(numbers, numbers, numbers, numbers, strict=True):
+        runs.append(Run(source + to_source, target + to_target, count, again))
+        source, target = runs[-1].source + count, runs[-1].target + count
+    return runs
 
 
 @lru_cache(maxsize=256)

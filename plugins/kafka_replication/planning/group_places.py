@@ -110,9 +110,8 @@ class GroupPlaces:
     def translate(self, asked: int) -> Translated:
         """The place that stands for this committed offset. Never ahead of what is verified."""
         start, adopted = self.account.position.start, self.account.position.adopted
-        if adopted is not None and asked < start:  # another tool's copies are there, and no receipt tells where each is
-            again = max(0, adopted.target_until - self.log.from_)
-            return Translated(self.log.from_, again, f"source offsets before {start} were copied by another tool")
+        if adopted is not None and asked < start:
+            return self._copied_by_another_tool(asked, adopted.target_until)
         offset = min(asked, max(self.account.watermark(), start))
         reasons = [(max(0, asked - offset), f"source offsets from {offset} on are not verified yet")]
         if self._untold_from(offset):
@@ -127,6 +126,19 @@ class GroupPlaces:
         if asked < start:
             why.append(f"source offsets before {start} are not copied (start_from)")
         return Translated(max(place, self.log.from_), sum(number for number, _ in reasons), "; ".join(why))
+
+    def _copied_by_another_tool(self, asked: int, until: int) -> Translated:
+        """No receipt tells where these copies are, but some of them were compared. ``until`` is where they end."""
+        start, places = self.account.position.start, self.account.position.adopted_places
+        if places is not None and (run := places.run(asked)) is not None:
+            place, again = run.place(asked), run.again
+            why = "another tool copied these records, some of them more than once"
+        else:
+            place, again = self.log.from_, until
+            why = f"source offsets before {start} were copied by another tool"
+        place = max(place, self.log.from_)
+        again = min(again, max(0, until - place))
+        return Translated(place, again, why if again else "")
 
     def _known(self, offset: int) -> tuple[int, int]:
         """The target offset behind the records before this source offset, or before one that is not, if that is lower;

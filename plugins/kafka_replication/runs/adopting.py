@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from kafka_replication.kafka.other_copies import Records, stored_by_mirrormaker
+from kafka_replication.kafka.other_copies import Records, Stored, stored_by_mirrormaker
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Adopted, Position
+from kafka_replication.ledger.offset_map import AdoptedPlaces
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, StaleWriter
@@ -34,11 +35,10 @@ from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runtime import background
 from kafka_replication.targets.port import Target
 from kafka_replication.targets.start_offsets import TargetRecords
-from kafka_replication.verification.copied_by_others import find_end
+from kafka_replication.verification.copied_by_others import confirmed, find_end
 
 log = logging.getLogger(__name__)
 MIRRORMAKER, DATA = "mirrormaker2", "data"
-Stored = Mapping[TopicPartition, Collection[int]]
 _TABLE = TypeAdapter(dict[str, dict[int, Annotated[int, Field(ge=0)]]])
 
 
@@ -59,12 +59,14 @@ class Adoption:
     def source(self) -> str:
         return self.from_ if self.from_ in (MIRRORMAKER, DATA) else "offsets"
 
-    def table(self) -> Stored:
+    def table(self) -> Mapping[TopicPartition, Stored]:
         if self.source != "offsets":
             return {}
         try:
             read = _TABLE.validate_json(Path(self.from_).read_bytes())
-            return {TopicPartition(name, at): {next_} for name, each in read.items() for at, next_ in each.items()}
+            return {
+                TopicPartition(name, at): Stored({next_}) for name, each in read.items() for at, next_ in each.items()
+            }
         except (OSError, ValueError) as error:
             raise BadInput(
                 f"--from {self.from_}: {' '.join(str(error).split())}",
@@ -76,7 +78,10 @@ class Adoption:
 def preview(run: Run, asked: Adoption) -> AdoptDocument:
     """The document of a dry run of `adopt`. Changes nothing."""
     _check(run)
-    return AdoptDocument(replication=run.replication.name, applied=False, partitions=_Search.of(run, asked).rows())
+    found = _Search.of(run, asked).all()
+    return AdoptDocument(
+        replication=run.replication.name, applied=False, partitions=tuple(each.row for each in found.values())
+    )
 
 
 def adopt(run: Run, asked: Adoption) -> AdoptDocument:
@@ -91,11 +96,11 @@ def adopt(run: Run, asked: Adoption) -> AdoptDocument:
         search = _Search.of(leased_run, asked)
         snapshot = search.world.snapshot
         raise_errors(finding for finding in preflight.check(run.replication, snapshot) if finding.stops_the_run)
-        rows = search.rows()
-        proved = [row for row in rows if row.state == "can be adopted"]
+        found = search.all()
+        proved = [each for each in found.values() if each.row.state == "can be adopted"]
         opened = leased_run.again_if_fenced("adopting", lambda: _open(leased_run, proved, search.plans, snapshot))
         steps.advance(leased_run, [key for key, row in opened.items() if row.state == "adopted"])
-    done = tuple(opened.get(row.key, row) for row in rows)
+    done = tuple(opened.get(key, each.row) for key, each in found.items())
     return AdoptDocument(replication=run.replication.name, applied=True, partitions=done)
 
 
@@ -119,6 +124,14 @@ def _check(run: Run) -> None:
 Plans = Mapping[PartitionKey, PartitionPlan]
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The row of a partition, and where the records of its copy lie."""
+
+    row: AdoptRow
+    places: AdoptedPlaces | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     """Looks for the end of each partition's copy. ``ends`` has the ends of those target partitions that may be adopted,
@@ -130,7 +143,7 @@ class _Search:
     plans: Plans
     target: Target
     records: Mapping[Side, Records]
-    stored: Stored
+    stored: Mapping[TopicPartition, Stored]
     ends: Mapping[PartitionKey, int | ReplicationError]
     run_id: str
 
@@ -171,27 +184,27 @@ class _Search:
             run_id=run.run_id,
         )
 
-    def rows(self) -> tuple[AdoptRow, ...]:
-        """A row for each partition of the replication."""
-        rows = background.at_once(self.plans, self._row, "compare")
-        return tuple(rows[key] for key in sorted(rows))
+    def all(self) -> dict[PartitionKey, _Found]:
+        """Each partition of the replication."""
+        found = background.at_once(self.plans, self._one, "compare")
+        return {key: found[key] for key in sorted(found)}
 
-    def _row(self, key: PartitionKey) -> AdoptRow:
+    def _one(self, key: PartitionKey) -> _Found:
         planned, position = self.plans[key], self.world.view.positions.get(key)
         if position is not None and not _may_adopt(planned, position):
-            return _opened_before(key, position)
+            return _Found(_opened_before(key, position))
         if planned.refused and position is None:
-            return row_of(key, "refused", error=planned.what, remedy=planned.remedy)
+            return _Found(row_of(key, "refused", error=planned.what, remedy=planned.remedy))
         try:
-            row = self._compared(key)
+            found = self._compared(key)
         except ReplicationError as error:
-            return row_of(key, "refused", error=error.what, remedy=error.remedy)
+            return _Found(row_of(key, "refused", error=error.what, remedy=error.remedy))
         what = "the target has no records of it; the next run opens it as the file says"
-        return row or row_of(key, "nothing to adopt", error=what)
+        return found or _Found(row_of(key, "nothing to adopt", error=what))
 
-    def _compared(self, key: PartitionKey) -> AdoptRow | None:
+    def _compared(self, key: PartitionKey) -> _Found | None:
         """None if the target has no records. Raises Refused."""
-        end_of_target, number, stored = self.ends.get(key, 0), _number(key), self.stored.get(key.source, ())
+        end_of_target, number, stored = self.ends.get(key, 0), _number(key), self.stored.get(key.source, Stored())
         if isinstance(end_of_target, ReplicationError):
             raise end_of_target
         if not end_of_target:
@@ -199,14 +212,16 @@ class _Search:
         on_target = readable(_partitions(self.world, key)[number].log_start, end_of_target)
         if self.target.standing.first_record(key.target, on_target) is None:
             return None
-        if len(stored) > 1:
+        if len(stored.next_offsets) > 1:
             raise Refused("MirrorMaker copies topics of this name from several clusters", f"adopt --from {DATA}")
-        if self.asked.source == "offsets" and not stored:
+        if self.asked.source == "offsets" and not stored.next_offsets:
             raise Refused(f"{self.asked.from_} does not have this partition", f"add it, or adopt --from {DATA}")
-        hint, topic = next(iter(stored), None), self.world.snapshot.source[key.source.topic]
+        hint, topic = next(iter(stored.next_offsets), None), self.world.snapshot.source[key.source.topic]
+        source = self.records["source"].log(key.source, topic.offsets(number).readable)
+        target = self.records["target"].log(key.target, on_target)
         end = find_end(
-            self.records["source"].log(key.source, topic.offsets(number).readable),
-            self.records["target"].log(key.target, on_target),
+            source,
+            target,
             stored=hint,
             whole=self.asked.whole,
             compacts="compact" in topic.config.get("cleanup.policy", ""),
@@ -222,7 +237,9 @@ class _Search:
             run_id=self.run_id,
             time=now(),
         )
-        return row_of(key, "can be adopted", start=end.next_offset, stored=hint, aborted=end.aborted, adopted=adopted)
+        runs = confirmed(source, target, stored.syncs, end.runs)
+        row = row_of(key, "can be adopted", start=end.next_offset, stored=hint, aborted=end.aborted, adopted=adopted)
+        return _Found(row, AdoptedPlaces.of(runs))
 
 
 def _may_adopt(planned: PartitionPlan, position: Position | None) -> bool:
@@ -254,14 +271,15 @@ def _wait(run: Run) -> float:
     return run.deadline.within(run.replication.timeouts.request)
 
 
-def _open(run: LeasedRun, rows: Sequence[AdoptRow], plans: Plans, snapshot: Snapshot) -> dict[PartitionKey, AdoptRow]:
+def _open(run: LeasedRun, proved: Sequence[_Found], plans: Plans, snapshot: Snapshot) -> dict[PartitionKey, AdoptRow]:
     """The rows of partitions that can be adopted, after they were opened or not."""
     run.check()
     with closing(run.opening()) as opening:
         view = opening.fence()
-        ends, _ = opening.records.ends([row.key for row in rows], _wait(run))
+        ends, _ = opening.records.ends([each.row.key for each in proved], _wait(run))
         done, positions = dict[PartitionKey, AdoptRow](), dict[PartitionKey, Position]()
-        for row in rows:
+        for each in proved:
+            row = each.row
             key, adopted, before = row.key, row.adopted, view.positions.get(row.key)
             assert adopted is not None and row.start is not None
             done[key] = replace(row, state="adopted")
@@ -280,6 +298,7 @@ def _open(run: LeasedRun, rows: Sequence[AdoptRow], plans: Plans, snapshot: Snap
                     next_offset=row.start,
                     target_end=adopted.target_until,
                     adopted=adopted,
+                    adopted_places=each.places,
                 )
         new = {key: position for key, position in positions.items() if key not in view.positions}
         left = tuple(plan for key, plan in plans.items() if key not in positions)

@@ -1,23 +1,29 @@
 """Finds where a copy that another tool made ends: compares source and target records by content.
 
 The tool may have repeated stretches of the source after a crash, and its filters may have dropped records. It is
-relied on in one point: of the records that it keeps, none is on the target before all earlier ones are.
+relied on in one point: of the records that it keeps, none is on the target before all earlier ones are. And for the
+places of consumer groups in another one: where it repeats records, it goes on from there without leaving any out, so
+that all that come later at the source come later on the target, too, perhaps once more.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_replication.ledger.offset_map import Run
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange
 
 # Offsets of the target that are read first; and source records behind the last copied one that must not be on the
 # target, because a filter may have dropped some. Each further step reads twice as many.
 STEP = 10_000
+# Source and target offsets of records that the tool itself noted: the newest, then each so many times as far from the
+# end as the one before. And how many source records are compared, so that equal ones are not confused.
+SYNCS, FURTHER, AROUND = 32, 1.2, 100
 Row = tuple[int, bytes, int, bytes | None]  # offset, digest, timestamp in ms, and the digest of the key
 TO_APPEND = (
     "let the replication write behind what is there (on_existing_target: append, and start_from a time), or copy to an"
@@ -49,7 +55,8 @@ class Log:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEnd:
     """``next_offset`` is the source offset behind the last copied record, ``aborted`` the number of target records that
-    the source has in aborted transactions. The rest is as in `ledger.values.Adopted`.
+    the source has in aborted transactions. ``runs`` say where those records lie that were compared. The rest is as in
+    `ledger.values.Adopted`.
     """
 
     next_offset: int
@@ -58,6 +65,7 @@ class CopyEnd:
     doubles: int = 0
     missing: int = 0
     aborted: int = 0
+    runs: Sequence[Run] = ()
 
 
 def find_end(
@@ -99,6 +107,34 @@ def find_end(
             contents.add("target", target.rows(more))
             window = OffsetRange(more.from_, window.until)
         return _checked(contents, end, stored, window.from_)
+
+
+def confirmed(source: Log, target: Log, syncs: Iterable[tuple[int, int]], runs: Sequence[Run]) -> Sequence[Run]:
+    """``runs``, and before them those records that the tool noted and that are the same on both sides: ``syncs`` are
+    their source and target offsets. The order of `SYNCS` is kept.
+    """
+    first = runs[0] if runs else Run(source.range.until, target.range.until, 0, 0)
+    more = list[Run]()
+    distance = 0.0
+    for at_source, at_target in sorted(syncs, reverse=True):
+        before = more[-1] if more else first
+        if len(more) == SYNCS or at_source < source.range.from_ or at_target < target.range.from_:
+            break
+        if at_source >= before.source or at_target >= before.target or target.range.until - at_target < distance:
+            continue
+        distance = FURTHER * (target.range.until - at_target)
+        if _is_copy(source, at_source, target, at_target):
+            more.append(Run(at_source, at_target, 1, first.target - at_target - 1 + first.again))
+    return [*reversed(more), *runs]
+
+
+def _is_copy(source: Log, at_source: int, target: Log, at_target: int) -> bool:
+    """True if these two records are equal, and no source record close behind is equal, too."""
+    rows = list(source.rows(OffsetRange(at_source, min(at_source + AROUND, source.range.until))))
+    copy = next(iter(target.rows(OffsetRange(at_target, at_target + 1))), None)
+    if copy is None or not rows or rows[0][0] != at_source or rows[0][1] != copy[1]:
+        return False
+    return all(row[1] != copy[1] for row in rows[1:])
 
 
 def _checked(contents: _Contents, end: int | None, stored: int | None, target_from: int) -> CopyEnd:
@@ -273,4 +309,30 @@ class _Contents:
             doubles=doubles or 0,
             missing=missing or 0,
             aborted=aborted or 0,
+            runs=self._runs(),
         )
+
+    def _runs(self) -> Sequence[Run]:
+        """The places of the last copies, in ascending order. Equal records are counted from the end on both sides:
+        which of them is a copy of which makes no difference to any reader.
+        """
+        numbered = "select offset, digest, row_number() over (partition by digest order by offset desc) n"
+        copies = self._db.execute(
+            f"select s.offset, t.offset from ({numbered} from source) s join ({numbered} from target) t"
+            " using (digest, n) order by s.offset desc"
+        )
+        behind = self._db.execute("select offset from target order by offset desc")
+        runs, lowest, records, passed = list[Run](), 1 << 63, 0, 0  # records: of the target, from `lowest` on
+        for at_source, at_target in copies:
+            if at_target >= lowest:
+                continue  # counted as read again
+            while lowest != at_target:
+                lowest = next(behind)[0]
+                records += 1
+            passed += 1
+            again, next_ = records - passed, runs[-1] if runs else None
+            if next_ and (at_source + 1, at_target + 1, again) == (next_.source, next_.target, next_.again):
+                runs[-1] = Run(at_source, at_target, next_.count + 1, again)
+            else:
+                runs.append(Run(at_source, at_target, 1, again))
+        return runs[::-1]
