@@ -85,7 +85,9 @@ def check_groups(scene: Scenario, partitions: int, chance: random.Random, number
     target = [read(scene.target.bootstrap, scene.topic, partition) for partition in range(partitions)]
     for group in range(number):
         at = {
-            TopicPartition(scene.topic, partition): Committed(chance.randint(0, (records[-1][0] + 1) // chance.choice((1, 4))))
+            TopicPartition(scene.topic, partition): Committed(
+                chance.randint(0, (records[-1][0] + 1) // chance.choice((1, 4)))
+            )
             for partition, records in enumerate(source)
         }
         assert not commit(scene.source.admin, f"{scene.name}-{group}", at)
