@@ -73,11 +73,15 @@ class Load:
     over: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
 
-    def begin(self) -> None:
+    def __enter__(self) -> Load:
         jobs = [self._produce, *(lambda name=name: self._consume(name) for name in READERS)]
         self.threads = [threading.Thread(target=job) for job in jobs]
         for thread in self.threads:
             thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> None:
         self.over.set()
@@ -191,13 +195,12 @@ def trial(pair: clusters.Pair, seed: int) -> tuple[str, dict[str, Counted], dict
     source, target = (Cluster(cluster.bootstrap) for cluster in pair.clusters)
     scene = Scenario(source, target, folder)
     file, topic_settings = SHAPES[shape]
-    scene.settings |= {**file, "groups": {"include": [f"^{scene.name}"]}}
+    scene.settings |= {**file, "groups": {"include": [f"^{scene.name}"]}, "copy": {"chunk_records": 20_000}}
     scene.settings["topics"] = {"include": [scene.topic], **file.get("topics", {})}
     scene.source.create(scene.topic, PARTITIONS, config=topic_settings)
     copy = scene.replication().target_name(scene.topic)
-    load = Load(scene, shape, chance)
-    load.begin()
-    with mirrormaker.running(pair, scene.topic, scene.name, MIRROR.format(alias=scene.name)):
+    mirror = mirrormaker.running(pair, scene.topic, scene.name, MIRROR.format(alias=scene.name))
+    with Load(scene, shape, chance) as load, mirror:
         for _ in range(4):
             run = run_process(scene, at_once=2)
             time.sleep(chance.uniform(1, 5))  # the random moment of a kill
@@ -213,6 +216,8 @@ def trial(pair: clusters.Pair, seed: int) -> tuple[str, dict[str, Counted], dict
         if ran := chance.random() < 0.5:
             wait_until(lambda: scene.run().outcome != "failed")  # else the groups are further than what is verified
         rows = {row.group: row for row in groups.move(scene.bare_run("groups"), apply=True).groups}
+        for place in (place for one in rows.values() for place in one.partitions if place.why):
+            print(f"seed {seed}: {place}", file=sys.stderr)
         committed, _ = kafka_groups.committed(scene.source.admin, [group_of(scene, name) for name in READERS])
         assert scene.run(groups={}).outcome != "failed"
         ours = {}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafka_replication.connections import SparkConnection
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow
 from kafka_replication.runs import adopting
@@ -15,6 +17,8 @@ from kafka_replication.runs.adopting import DATA, MIRRORMAKER, Adoption
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
+from kafka_replication.spark.launcher import terminal_launcher
+from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.matching import Kind
 from tests.support.checker import Record, read
 from tests.support.command_line import command
@@ -223,6 +227,29 @@ def test_reset_undoes_it(scene: Scenario) -> None:
     assert position.adopted is None and position.start == 0
     assert scene.run().outcome == "done"
     scene.assert_copied()
+
+
+def test_a_whole_copy_is_compared_on_spark(scene: Scenario) -> None:
+    """The same as in this process, with the reason and the remedy of a partition that is refused."""
+    filled(scene, 3)
+    copy = Mirrored(scene)
+    for partition in range(2):
+        copy.copy(partition, killed_at_random(random.Random(partition), RECORDS, 2))
+    copy.store()
+    scene.target.produce(scene.topic, numbered(5, 70_000), 2)
+    asked = Adoption(from_=MIRRORMAKER, whole=True)
+    run = open_run(scene.replication(), scene.connections, scene.store, "adopt")
+    here = adopting.preview(run, asked)
+    with terminal_launcher(lambda: SparkConnection("local[2,4]", {}), {}) as spark:
+        there = adopting.adopt(run, asked, spark, least=Size())
+    assert [row.state for row in there.partitions] == ["adopted", "adopted", "refused"]
+    for one, other in zip(here.partitions, there.partitions, strict=True):
+        assert (one.start, one.stored, one.aborted) == (other.start, other.stored, other.aborted)
+        assert (one.error, one.remedy) == (other.error, other.remedy)
+        if one.adopted and other.adopted:
+            assert replace(one.adopted, time="") == replace(other.adopted, time="")
+    assert scene.run().outcome != "done", "partition 2 stays refused"
+    check_groups(scene, 2, random.Random(1))
 
 
 def test_an_audit_searches_behind_the_adopted_copy(scene: Scenario) -> None:

@@ -16,10 +16,13 @@ from kafka_replication.model import offsets as product
 from kafka_replication.reporting.groups import GroupsDocument
 from kafka_replication.runs import checking, groups
 from tests.support.checker import read
+from tests.support.clusters import release_for
 from tests.support.scenario import Cluster, Rec, Scenario, numbered
 from tests.support.waiting import wait_until
 
-PROTOCOLS = ("classic", "consumer")
+# Brokers have the protocol of KIP-848 since 4.0.
+NEW = all(int(release_for(name).version.split(".")[0]) >= 4 for name in ("source", "target"))
+PROTOCOLS = ("classic", "consumer") if NEW else ("classic",)
 
 
 @dataclass

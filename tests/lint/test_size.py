@@ -16,8 +16,8 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 272,
-    "classes": 617,
-    "functions": 3637,
+    "classes": 618,
+    "functions": 3642,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

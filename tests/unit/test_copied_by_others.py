@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kafka_replication.ledger.offset_map import MOST_ADOPTED, AdoptedPlaces, Run
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.verification.copied_by_others import CopyEnd, Log, Row, confirmed, find_end
+from kafka_replication.verification.auditing import CopyEnd
+from kafka_replication.verification.copied_by_others import Log, Row, find_end
 
 Logged = Mapping[int, tuple[bytes, int]]  # by offset the content and the timestamp
 
@@ -89,7 +90,11 @@ def test_going_on_behind_the_end_loses_and_doubles_nothing(copied: Copied, step:
         with suppress(Refused):
             find_end(side(copied.source, 10), side(copied.target), step=step, whole=whole)
         return
-    end = find_end(side(copied.source, 10), side(copied.target), step=step, whole=whole)
+    try:
+        end = find_end(side(copied.source, 10), side(copied.target), step=step, whole=whole)
+    except Refused:
+        assert len(alone) < len(set(copied.source.values())), "some are equal"
+        return
     there, wanted = Counter(copied.target.values()), Counter(copied.source[offset] for offset in copied.kept)
     ours = Counter(copied.source[offset] for offset in copied.kept if offset >= end.next_offset)
     assert not wanted - (there + ours), "lost"
@@ -107,13 +112,11 @@ def test_going_on_behind_the_end_loses_and_doubles_nothing(copied: Copied, step:
 
 def check_places(copied: Copied, end: CopyEnd) -> None:
     """A group whose committed offset lies in what was compared reads all that it has not read, and little again."""
-    if (places := AdoptedPlaces.of(end.runs)) is None:
-        return
-    for committed in range(end.runs[0].source, copied.end + 1):
-        run = places.run(committed)
-        assert run is not None
+    for committed in range(min(copied.source), end.next_offset + 1):
+        if end.places is None or (run := end.places.run(committed)) is None:
+            continue
         read = Counter(content for offset, content in copied.target.items() if offset >= run.place(committed))
-        unread = Counter(copied.source[offset] for offset in copied.kept if committed <= offset < copied.end)
+        unread = Counter(copied.source[offset] for offset in copied.kept if committed <= offset < end.next_offset)
         assert not unread - read, (committed, run)
         assert (read - unread).total() <= run.again, (committed, run)
 
@@ -121,20 +124,23 @@ def check_places(copied: Copied, end: CopyEnd) -> None:
 def test_places_are_exact_where_nothing_was_repeated() -> None:
     """Also behind an offset that the tool left out, and where the target has control records."""
     target = {3 * number: PLAIN[offset] for number, offset in enumerate(range(0, 100, 2))}
-    runs = find_end(side(PLAIN), side(target), whole=True).runs
-    assert [run.source for run in runs] == [*range(0, 100, 2)] and all(run.again == 0 for run in runs)
-    assert runs[30].place(60) == 90 and runs[30].place(61) == 91
+    places = find_end(side(PLAIN), side(target), whole=True).places
+    assert places is not None
+    runs = [places.run(offset) for offset in range(100)]
+    assert runs == [Run(offset - offset % 2, 3 * (offset // 2), 1, 0) for offset in range(100)]
+    assert [run.place(offset) for offset, run in enumerate(runs) if run][60:62] == [90, 91]
 
 
 def test_offsets_that_the_tool_noted_count_only_if_the_records_are_equal() -> None:
     source, target = side(PLAIN), side({offset + 7: PLAIN[offset] for offset in range(90)})
-    end = find_end(source, target, step=10)
-    assert end.runs == [Run(end.runs[0].source, end.runs[0].source + 7, 90 - end.runs[0].source, 0)]
-    runs = confirmed(source, target, [(5, 12), (20, 28), (30, 37), (200, 300)], end.runs)
-    first = end.runs[0].target
-    assert runs == [Run(5, 12, 1, first - 13), Run(30, 37, 1, first - 38), *end.runs], "20 is not at 28"
-    equal = side(dict.fromkeys(range(90), (b"x", 1)))
-    assert confirmed(equal, equal, [(5, 5)], ()) == [], "which of the equal records it is cannot be seen"
+    places = find_end(source, target, step=10, syncs=[(5, 12), (20, 28), (30, 37), (200, 300)]).places
+    assert places is not None and (newest := places.run(89)) is not None
+    assert newest == Run(newest.source, newest.source + 7, 90 - newest.source, 0) and newest.source > 40
+    assert places.run(29) == Run(5, 12, 1, newest.target - 13), "20 is not at 28"
+    assert places.run(30) == Run(30, 37, 1, newest.target - 38)
+    twin = {**PLAIN, 6: PLAIN[5]}
+    places = find_end(side(twin), side({n: twin[n] for n in range(90)}), step=10, syncs=[(5, 5)]).places
+    assert places is not None and places.run(20) is None, "which of the equal records it is cannot be seen"
 
 
 def test_the_newest_places_are_kept_where_not_all_have_room() -> None:
@@ -163,8 +169,29 @@ def test_equal_records_at_the_end() -> None:
     source = {0: (b"a", 1), **dict.fromkeys(range(1, 9), (b"x", 2)), 9: (b"b", 3)}
     target = dict(enumerate([(b"a", 1), *[(b"x", 2)] * 5, (b"a", 1), *[(b"x", 2)] * 3]))
     end = find_end(side(source), side(target))
-    assert (end.next_offset, end.doubles, end.missing) == (6, 1, 0), "its doubles of equal records are not seen"
+    assert (end.next_offset, end.doubles, end.missing) == (9, 1, 0), "its doubles of equal records stand for the others"
     assert find_end(side(source), side(dict(list(target.items())[:6]))).doubles == 0
+
+
+def test_equal_records_at_the_beginning_of_what_is_read() -> None:
+    """They follow a record that lies further back, so that further back is read."""
+    source = {12: (b"u", 1), 14: (b"x", 2), 15: (b"x", 2), 16: (b"v", 3)}
+    target = {3: source[12], 5: source[14], 7: source[15], 9: source[12], 11: source[14]}
+    assert find_end(side(source, 12), side(target), step=7).next_offset == 16
+
+
+def test_equal_records_that_were_repeated_and_others_behind_them() -> None:
+    source = {0: (b"u", 1), 1: (b"x", 1), 2: (b"x", 1), 3: (b"y", 2), 4: (b"y", 2)}
+    target = dict(enumerate(source[n] for n in (0, 1, 2, 2, 3, 4)))
+    assert find_end(side(source), side(target)).next_offset == 5
+
+
+def test_equal_records_of_which_the_copied_ones_cannot_be_seen() -> None:
+    """Either 1 and 2 were repeated, or 3 was left out, and 4 and 5 were copied."""
+    source = {0: (b"u", 1), 1: (b"x", 2), 2: (b"y", 2), 3: (b"z", 2), 4: (b"x", 2), 5: (b"y", 2)}
+    target = dict(enumerate(source[n] for n in (0, 1, 2, 1, 2)))
+    with pytest.raises(Refused, match="around offset 3"):
+        find_end(side(source), side(target))
 
 
 def test_only_the_end_is_read() -> None:
@@ -176,9 +203,8 @@ def test_only_the_end_is_read() -> None:
         return log.rows(wanted)
 
     end = find_end(side(PLAIN), Log(log.range, rows, log.at_time), step=10)
-    assert end == CopyEnd(next_offset=50, target_from=40, compared=10, runs=[Run(40, 40, 10, 0)]) and read == list(
-        range(40, 50)
-    )
+    places = AdoptedPlaces.of([Run(40, 40, 10, 0)])
+    assert end == CopyEnd(next_offset=50, target_from=40, compared=10, places=places) and read == list(range(40, 50))
 
 
 @pytest.mark.parametrize(
@@ -208,8 +234,8 @@ def test_what_the_records_do_not_prove(
 def test_what_the_source_no_longer_has() -> None:
     """Retention has removed what was copied first, compaction what has a newer record of its key."""
     kept = {offset: PLAIN[offset] for offset in range(40, 100)}
-    found = find_end(side(kept, 40), side(HALF))
-    assert found == CopyEnd(next_offset=50, target_from=0, compared=50, runs=[Run(40, 40, 10, 0)])
+    found, places = find_end(side(kept, 40), side(HALF)), AdoptedPlaces.of([Run(40, 40, 10, 0)])
+    assert found == CopyEnd(next_offset=50, target_from=0, compared=50, places=places)
     compacted = {offset: PLAIN[offset] for offset in range(100) if offset not in (45, 46)}
     assert find_end(side(compacted), side(HALF), compacts=True).next_offset == 50
     with pytest.raises(Refused, match="2 records of the target, the first at offset 45"):

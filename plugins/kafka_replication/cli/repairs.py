@@ -112,6 +112,7 @@ def reset(
 
 
 def adopt(
+    context: typer.Context,
     file: File,
     from_: Annotated[
         str,
@@ -123,7 +124,9 @@ def adopt(
         ),
     ],
     apply: Annotated[bool, typer.Option("--apply", help="Write to the ledger; without it nothing is changed.")] = False,
-    prove: Annotated[bool, typer.Option("--prove", help="Compare the whole copy, not only its end.")] = False,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Compare the whole copy, not only its end; a large one on Spark.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Go on behind a copy that another tool made, without a hole or a double. Stop that tool first.
@@ -132,14 +135,17 @@ def adopt(
     The exit code is 1 if one is refused.
     """
 
-    def action(run: Run) -> Result:
+    from kafka_replication.cli.terminal_progress import with_spark
+
+    def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import adopting
 
         asked = adopting.Adoption(from_=from_, whole=prove)
-        document = adopting.adopt(run, asked) if apply else adopting.preview(run, asked)
+        with launcher as spark:
+            document = (adopting.adopt if apply else adopting.preview)(run, asked, spark)
         return document, document.text, int(any(row.state == "refused" for row in document.partitions))
 
-    act(file, as_json, action, writes=apply, looks=not apply)
+    act(file, as_json, lambda run: with_spark(run, context.obj, action), writes=apply, looks=not apply)
 
 
 def audit(

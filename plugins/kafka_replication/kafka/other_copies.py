@@ -7,7 +7,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import xxhash
 from confluent_kafka import Consumer
@@ -16,15 +16,20 @@ from kafka_replication.copying.sink import Record
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.consumer_pool import borrowed
 from kafka_replication.kafka.reading import PartitionReader, offset_of, record_of
-from kafka_replication.model.errors import Refused
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.runtime import stopping
-from kafka_replication.verification.copied_by_others import TO_APPEND, Log, Row
+from kafka_replication.verification.auditing import Audit, Audited, Findings
+from kafka_replication.verification.copied_by_others import TO_APPEND, Log, Row, find_end
 from kafka_replication.verification.digests import record_digest
+
+_AT_ONCE: Final = 10_000  # records
 
 
 class Records:
-    """The records of one cluster, for one consumer group. ``moved`` is called before each reading, and may raise."""
+    """The records of one cluster, for one consumer group. ``moved`` is called before each reading and amid it, and may
+    raise.
+    """
 
     def __init__(
         self, config: clients.ClientConfig, group: str, stall: float, moved: Callable[[], None] = lambda: None
@@ -47,7 +52,9 @@ class Records:
         """Raises Refused for a record that this client cannot decode."""
         self._moved()
         with borrowed(self._config, self._group, make) as consumer:
-            for message in PartitionReader(consumer, at, self._stall).records(wanted):
+            for number, message in enumerate(PartitionReader(consumer, at, self._stall).records(wanted), 1):
+                if not number % _AT_ONCE:
+                    self._moved()
                 try:
                     yield record_of(message)
                 except SystemError as error:
@@ -77,6 +84,29 @@ class Stored:
 
     next_offsets: Collection[int] = ()
     syncs: Collection[tuple[int, int]] = ()
+
+
+def compare(
+    task: Audit,
+    key: PartitionKey,
+    source: Records,
+    target: Records,
+) -> Audited:
+    """The end of the copy of one partition, or the reason why it is not proved."""
+    work = task.other_copy
+    assert work is not None
+    try:
+        end = find_end(
+            source.log(key.source, work.source),
+            target.log(key.target, work.target),
+            stored=work.stored,
+            syncs=work.syncs,
+            whole=work.whole,
+            compacts=work.compacts,
+        )
+    except ReplicationError as error:
+        return Audited(id=task.id, findings=Findings(errors=[error.what]), remedy=error.remedy)
+    return Audited(id=task.id, findings=Findings(), copy_end=end)
 
 
 def stored_by_mirrormaker(source: Records, target: Records) -> Mapping[TopicPartition, Stored]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from kafka_replication.kafka.other_copies import Records, Stored, stored_by_mirrormaker
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.other_copies import Records, Stored, compare, stored_by_mirrormaker
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Adopted, Position
 from kafka_replication.ledger.offset_map import AdoptedPlaces
@@ -19,7 +20,6 @@ from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, StaleWriter
 from kafka_replication.model.offsets import PartitionKey, TopicPartition, consumer_group, readable
-from kafka_replication.model.rights import Side
 from kafka_replication.model.times import now
 from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
@@ -29,13 +29,14 @@ from kafka_replication.planning.refusals import starts_to_write
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot
 from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow, row_of
 from kafka_replication.runs import steps
+from kafka_replication.runs.audit import LEAST_FOR_SPARK, work_on
 from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.looking import Live, World, look
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runtime import background
-from kafka_replication.targets.port import Target
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import TargetRecords
-from kafka_replication.verification.copied_by_others import confirmed, find_end
+from kafka_replication.verification.auditing import Audit, Audited, OtherCopy, Size
 
 log = logging.getLogger(__name__)
 MIRRORMAKER, DATA = "mirrormaker2", "data"
@@ -75,17 +76,21 @@ class Adoption:
             ) from error
 
 
-def preview(run: Run, asked: Adoption) -> AdoptDocument:
+def preview(
+    run: Run, asked: Adoption, spark: Launcher | None = None, *, least: Size = LEAST_FOR_SPARK
+) -> AdoptDocument:
     """The document of a dry run of `adopt`. Changes nothing."""
     _check(run)
-    found = _Search.of(run, asked).all()
+    found = _Search.of(run, asked).all(spark, least)
     return AdoptDocument(
         replication=run.replication.name, applied=False, partitions=tuple(each.row for each in found.values())
     )
 
 
-def adopt(run: Run, asked: Adoption) -> AdoptDocument:
+def adopt(run: Run, asked: Adoption, spark: Launcher | None = None, *, least: Size = LEAST_FOR_SPARK) -> AdoptDocument:
     """Open the partitions whose copy's end is proved. Each other one stays as it is; the document has the reason.
+
+    A whole copy of the ``least`` records is compared on ``spark``, anything else in this process.
 
     Raises PreflightFailed, NotAuthorized, Unreachable, Busy, and Refused for a replication that can adopt nothing.
     """
@@ -96,7 +101,7 @@ def adopt(run: Run, asked: Adoption) -> AdoptDocument:
         search = _Search.of(leased_run, asked)
         snapshot = search.world.snapshot
         raise_errors(finding for finding in preflight.check(run.replication, snapshot) if finding.stops_the_run)
-        found = search.all()
+        found = search.all(spark, least)
         proved = [each for each in found.values() if each.row.state == "can be adopted"]
         opened = leased_run.again_if_fenced("adopting", lambda: _open(leased_run, proved, search.plans, snapshot))
         steps.advance(leased_run, [key for key, row in opened.items() if row.state == "adopted"])
@@ -138,30 +143,19 @@ class _Search:
     or why they are not known.
     """
 
+    run: Run
     asked: Adoption
     world: World
     plans: Plans
-    target: Target
-    records: Mapping[Side, Records]
     stored: Mapping[TopicPartition, Stored]
     ends: Mapping[PartitionKey, int | ReplicationError]
-    run_id: str
 
     @classmethod
     def of(cls, run: Run, asked: Adoption) -> _Search:
         world = look(run, Live(Request()), opens=False)
         plans = {planned.key: planned for planned in Live(Request()).plan(run, world, {}).plan.partitions}
-        group, stall = consumer_group(run.replication.name), run.replication.copying.stall_timeout
-
-        def records(config: Mapping[str, Any]) -> Records:
-            return Records(config, group, stall, lambda: run.deadline.check("comparing the copy with its source"))
-
-        sides: Mapping[Side, Records] = {
-            "source": records(run.clusters.source),
-            "target": records(run.clusters.target_connection),
-        }
         stored = asked.table()
-        if asked.source == MIRRORMAKER and not (stored := stored_by_mirrormaker(sides["source"], sides["target"])):
+        if asked.source == MIRRORMAKER and not (stored := stored_by_mirrormaker(*_sides(run))):
             raise Refused(
                 "no topic mm2-offsets.*.internal on the target and no mm2-offset-syncs.*.internal on either side says"
                 " what MirrorMaker copied, or this client may not read them",
@@ -174,35 +168,46 @@ class _Search:
         ]
         known, failed = TargetRecords(run.clusters.target).ends(there, _wait(run))
         return cls(
+            run=run,
             asked=asked,
             world=world,
             plans=plans,
-            target=run.clusters.target,
-            records=sides,
             stored=stored,
             ends={**failed, **{key: each[_number(key)] for key, each in known.items()}},
-            run_id=run.run_id,
         )
 
-    def all(self) -> dict[PartitionKey, _Found]:
+    def all(self, spark: Launcher | None, least: Size) -> dict[PartitionKey, _Found]:
         """Each partition of the replication."""
-        found = background.at_once(self.plans, self._one, "compare")
-        return {key: found[key] for key in sorted(found)}
+        prepared = background.at_once(self.plans, self._prepared, "compare")
+        tasks = {
+            key: Audit(id=number, partition=key, target_logs={}, size=Size(offsets=work.target.span), other_copy=work)
+            for number, (key, work) in enumerate(prepared.items())
+            if isinstance(work, OtherCopy)
+        }
+        offsets = sum(task.size.offsets for task in tasks.values())
+        if spark is not None and self.asked.whole and offsets >= least.records:
+            by_id = work_on(self.run, spark, [*tasks.values()], "copies of another tool")
+            ends = {key: by_id[task.id] for key, task in tasks.items()}
+        else:
+            ends = background.at_once(tasks, lambda key: self._compared(tasks[key]), "compare")
+        rows = {key: row for key, row in prepared.items() if isinstance(row, AdoptRow)}
+        found = {key: self._found(key, tasks[key], end) for key, end in ends.items()}
+        return {key: found.get(key) or _Found(rows[key]) for key in sorted(prepared)}
 
-    def _one(self, key: PartitionKey) -> _Found:
+    def _prepared(self, key: PartitionKey) -> AdoptRow | OtherCopy:
         planned, position = self.plans[key], self.world.view.positions.get(key)
         if position is not None and not _may_adopt(planned, position):
-            return _Found(_opened_before(key, position))
+            return _opened_before(key, position)
         if planned.refused and position is None:
-            return _Found(row_of(key, "refused", error=planned.what, remedy=planned.remedy))
+            return row_of(key, "refused", error=planned.what, remedy=planned.remedy)
         try:
-            found = self._compared(key)
+            work = self._other_copy(key)
         except ReplicationError as error:
-            return _Found(row_of(key, "refused", error=error.what, remedy=error.remedy))
+            return row_of(key, "refused", error=error.what, remedy=error.remedy)
         what = "the target has no records of it; the next run opens it as the file says"
-        return found or _Found(row_of(key, "nothing to adopt", error=what))
+        return work or row_of(key, "nothing to adopt", error=what)
 
-    def _compared(self, key: PartitionKey) -> _Found | None:
+    def _other_copy(self, key: PartitionKey) -> OtherCopy | None:
         """None if the target has no records. Raises Refused."""
         end_of_target, number, stored = self.ends.get(key, 0), _number(key), self.stored.get(key.source, Stored())
         if isinstance(end_of_target, ReplicationError):
@@ -210,36 +215,56 @@ class _Search:
         if not end_of_target:
             return None
         on_target = readable(_partitions(self.world, key)[number].log_start, end_of_target)
-        if self.target.standing.first_record(key.target, on_target) is None:
+        if self.run.clusters.target.standing.first_record(key.target, on_target) is None:
             return None
         if len(stored.next_offsets) > 1:
             raise Refused("MirrorMaker copies topics of this name from several clusters", f"adopt --from {DATA}")
         if self.asked.source == "offsets" and not stored.next_offsets:
             raise Refused(f"{self.asked.from_} does not have this partition", f"add it, or adopt --from {DATA}")
-        hint, topic = next(iter(stored.next_offsets), None), self.world.snapshot.source[key.source.topic]
-        source = self.records["source"].log(key.source, topic.offsets(number).readable)
-        target = self.records["target"].log(key.target, on_target)
-        end = find_end(
-            source,
-            target,
-            stored=hint,
+        topic = self.world.snapshot.source[key.source.topic]
+        return OtherCopy(
+            source=topic.offsets(number).readable,
+            target=on_target,
+            stored=next(iter(stored.next_offsets), None),
+            syncs=tuple(stored.syncs),
             whole=self.asked.whole,
             compacts="compact" in topic.config.get("cleanup.policy", ""),
         )
+
+    def _compared(self, task: Audit) -> Audited:
+        assert isinstance(task.partition, PartitionKey)
+        source, target = _sides(self.run)
+        return compare(task, task.partition, source, target)
+
+    def _found(self, key: PartitionKey, task: Audit, audited: Audited) -> _Found:
+        work, end = task.other_copy, audited.copy_end
+        if end is None or work is None:
+            what = "; ".join(audited.findings.errors)
+            return _Found(row_of(key, "refused", error=what, remedy=audited.remedy or "adopt again"))
         adopted = Adopted(
             source=self.asked.source,
             proof=("whole" if self.asked.whole else "tail") if end.compared else "stored",
             target_from=end.target_from,
-            target_until=on_target.until,
+            target_until=work.target.until,
             compared=end.compared,
             doubles=end.doubles,
             missing=end.missing,
-            run_id=self.run_id,
+            run_id=self.run.run_id,
             time=now(),
         )
-        runs = confirmed(source, target, stored.syncs, end.runs)
-        row = row_of(key, "can be adopted", start=end.next_offset, stored=hint, aborted=end.aborted, adopted=adopted)
-        return _Found(row, AdoptedPlaces.of(runs))
+        row = row_of(
+            key, "can be adopted", start=end.next_offset, stored=work.stored, aborted=end.aborted, adopted=adopted
+        )
+        return _Found(row, end.places)
+
+
+def _sides(run: Run) -> tuple[Records, Records]:
+    group, stall = consumer_group(run.replication.name), run.replication.copying.stall_timeout
+
+    def records(config: clients.ClientConfig) -> Records:
+        return Records(config, group, stall, lambda: run.deadline.check("comparing the copy with its source"))
+
+    return records(run.clusters.source), records(run.clusters.target_connection)
 
 
 def _may_adopt(planned: PartitionPlan, position: Position | None) -> bool:

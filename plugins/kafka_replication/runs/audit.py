@@ -191,7 +191,7 @@ def unknown_to_ledger(run: Run, view: LedgerView) -> Mapping[PartitionKey, Parti
     return results
 
 
-__all__ = ["LEAST_FOR_SPARK", "AuditRequest", "audit"]
+__all__ = ["LEAST_FOR_SPARK", "AuditRequest", "audit", "work_on"]
 # The amount from which on Spark is faster, whose start takes as long as reading this much: see docs/gaps-and-audit.md.
 LEAST_FOR_SPARK = Size(records=1_000_000, bytes=256 << 20)
 
@@ -231,14 +231,14 @@ def audit(
     spark = spark if is_large else None
 
     reading = plan_reading(run.replication, sides, chosen, request)
-    read = _do(run, spark, reading.tasks, "target partitions")
+    read = work_on(run, spark, reading.tasks, "target partitions")
     for task in reading.tasks:
         reading.take(task, read[task.id])
 
     divider = Divider(replication=run.replication, sides=sides, request=request, reading=reading)
     for one in chosen:
         divider.divide(one)
-    done = _do(run, spark, divider.tasks, "partitions")
+    done = work_on(run, spark, divider.tasks, "partitions")
     by_key = {one.key: one for one in chosen}
     for part in divider.tasks:
         assert isinstance(part.partition, PartitionKey)
@@ -254,7 +254,7 @@ def audit(
     )
 
 
-def _do(run: Run, spark: Launcher | None, tasks: Sequence[Audit], what: str) -> dict[int, Audited]:
+def work_on(run: Run, spark: Launcher | None, tasks: Sequence[Audit], what: str) -> dict[int, Audited]:
     """The result of each task, by its id. One that nobody could work on has an error. Spark works on them; in this
     process, one after the other, without it.
     """

@@ -1,5 +1,7 @@
 """The tasks of an audit and their results, as values. The side that decides makes them, a worker works on them.
 
+Whoever adopts the copy of another tool has it compared by such a task, too.
+
 The findings of an audit about a part of one partition, as a value that a worker returns.
 
 Memory is bounded by `LISTED`, whatever the length of the part.
@@ -18,6 +20,7 @@ import xxhash
 from pydantic import PlainSerializer, PlainValidator
 
 from kafka_replication.ledger.entries import FailedRecord, Proof, Receipt
+from kafka_replication.ledger.offset_map import AdoptedPlaces
 from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.values import JsonRange
 from kafka_replication.model.errors import BadInput
@@ -211,6 +214,37 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCopy:
+    """A copy that another tool made: the offsets of both sides, and the notes of that tool: its next source offset, and
+    source and target offsets of single records. ``whole``: all of it is compared, not only its end. ``compacts``: the
+    source may have compacted what was copied.
+    """
+
+    source: JsonRange
+    target: JsonRange
+    stored: int | None
+    syncs: tuple[tuple[int, int], ...]
+    whole: bool
+    compacts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyEnd:
+    """The end of such a copy. ``next_offset`` is the source offset behind the last copied record, ``aborted`` the
+    number of target records that the source has in aborted transactions. ``places`` say where records lie. The rest is
+    as in `ledger.values.Adopted`.
+    """
+
+    next_offset: int
+    target_from: int
+    compared: int = 0
+    doubles: int = 0
+    missing: int = 0
+    aborted: int = 0
+    places: AdoptedPlaces | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """A part of the audit of one source partition; or of one target partition, of which is read what chunks of many
     source partitions have there: the ``claims``. What lies between these in what is ``searched`` is extra.
@@ -230,6 +264,7 @@ class Audit:
     retried: tuple[tuple[int, Part], ...] = ()
     claims: tuple[Claim, ...] = ()  # all that reach into what is searched, and perhaps further ones
     searched: OffsetRange | None = None
+    other_copy: OtherCopy | None = None
 
     @property
     def where(self) -> str:
@@ -248,12 +283,15 @@ class Audit:
 @dataclass(slots=True, kw_only=True)
 class Audited:
     """The findings about one part. ``errors`` in them say that it could not be read to its end. ``parts`` are the
-    digests of the claims that are wanted, by their index.
+    digests of the claims that are wanted, by their index. ``copy_end`` is that of another tool's copy, and ``remedy``
+    belongs to the error if there is none.
     """
 
     id: int
     findings: Findings
     parts: dict[int, PartDigest] = field(default_factory=dict)
+    copy_end: CopyEnd | None = None
+    remedy: str = ""
 
 
 MOST_SEED = 2**31 - 1

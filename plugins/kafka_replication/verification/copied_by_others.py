@@ -9,14 +9,16 @@ that all that come later at the source come later on the target, too, perhaps on
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_replication.ledger.offset_map import Run
+from kafka_replication.ledger.offset_map import AdoptedPlaces, Run
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.verification.auditing import CopyEnd
 
 # Offsets of the target that are read first; and source records behind the last copied one that must not be on the
 # target, because a filter may have dropped some. Each further step reads twice as many.
@@ -52,27 +54,12 @@ class Log:
         return OffsetRange(max(self.range.from_, self.range.until - offsets), self.range.until)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyEnd:
-    """``next_offset`` is the source offset behind the last copied record, ``aborted`` the number of target records that
-    the source has in aborted transactions. ``runs`` say where those records lie that were compared. The rest is as in
-    `ledger.values.Adopted`.
-    """
-
-    next_offset: int
-    target_from: int
-    compared: int = 0
-    doubles: int = 0
-    missing: int = 0
-    aborted: int = 0
-    runs: Sequence[Run] = ()
-
-
 def find_end(
     source: Log,
     target: Log,
     *,
     stored: int | None = None,
+    syncs: Iterable[tuple[int, int]] = (),
     whole: bool = False,
     compacts: bool = False,
     step: int = STEP,
@@ -81,8 +68,7 @@ def find_end(
 
     Reads the end of the target, and the source from the oldest timestamp there on; then more of the target, until it
     has all that can be a copy of a record behind that end, because nothing older is one. ``whole``: all of both sides.
-    ``stored`` is the next source offset that the tool stored. ``compacts``: the source may have compacted what was
-    copied.
+    ``stored``, ``syncs`` and ``compacts`` are as in `OtherCopy`.
     """
     begins, here = source.from_time(0), source.range
     if stored is not None and here.from_ <= stored <= begins == here.until and not any(map(any, source.rows(here))):
@@ -106,10 +92,13 @@ def find_end(
             more = OffsetRange(max(target.range.from_, min(first, window.from_ - window.span)), window.from_)
             contents.add("target", target.rows(more))
             window = OffsetRange(more.from_, window.until)
-        return _checked(contents, end, stored, window.from_)
+        found = _checked(contents, end, stored, window.from_)
+        return replace(
+            found, places=AdoptedPlaces.of(_confirmed(source, target, syncs, contents.runs(found.next_offset)))
+        )
 
 
-def confirmed(source: Log, target: Log, syncs: Iterable[tuple[int, int]], runs: Sequence[Run]) -> Sequence[Run]:
+def _confirmed(source: Log, target: Log, syncs: Iterable[tuple[int, int]], runs: Sequence[Run]) -> Sequence[Run]:
     """``runs``, and before them those records that the tool noted and that are the same on both sides: ``syncs`` are
     their source and target offsets. The order of `SYNCS` is kept.
     """
@@ -261,8 +250,10 @@ class _Contents:
     def next_offset(self) -> int | None:
         """The source offset behind the last record that is on the target; None if none can be told apart.
 
-        Equal records, of one timestamp, cannot be. Behind the last one that has no equal they are counted, in the order
-        in which they follow it on the target. Which of them are taken for copied makes no difference to any reader.
+        Equal records, of one timestamp, cannot be. Behind the last one that has no equal they are counted on both
+        sides: which of them are taken for copied makes no difference to any reader. A record that is not on the target
+        as often was left out by the tool if the first of some later ones is there. Raises Refused if it may as well not
+        have been copied yet, because what is there behind it are perhaps doubles.
         """
         self._index()
         last = self._db.execute(
@@ -271,23 +262,35 @@ class _Contents:
         ).fetchone()
         if last is None:
             return None
-        end, digest = last
+        end = int(last[0])
         behind = self._db.execute(
             "select offset, digest from source where offset > ? and offset <="
             f" (select max(offset) from source s where {_ON_TARGET}) order by offset",
             (end,),
         ).fetchall()
-        digests, most = [digest for _, digest in behind], 0
-        copies = self._db.execute("select offset from target where digest = ?", (digest,)).fetchall() if behind else ()
-        for (copy,) in copies:
-            passed = 0
-            for (follower,) in self._db.execute("select digest from target where offset > ? order by offset", (copy,)):
-                try:
-                    passed = digests.index(follower, passed) + 1
-                except ValueError:
-                    break
-            most = max(most, passed)
-        return int(behind[most - 1][0] if most else end) + 1
+        there, passed = self._count_each("target", behind), self._count_each("source", behind, end)
+        first = {digest: offset for offset, digest in reversed(behind)}
+        new = (offset for digest, offset in first.items() if there[digest] and not passed[digest])
+        last_new = max(new, default=-1)
+        for offset, digest in behind:
+            passed[digest] += 1
+            if passed[digest] <= there[digest]:
+                end = offset
+            elif offset > last_new:
+                later = {other for behind_it, other in behind if behind_it > offset}
+                if any(there[other] > passed[other] for other in later):
+                    raise Refused(
+                        f"the last records of the target have equals at the source, around offset {offset}: which of"
+                        " them were copied cannot be seen",
+                        TO_APPEND,
+                    )
+                break
+        return end + 1
+
+    def _count_each(self, side: str, rows: Iterable[tuple[int, bytes]], until: int = 1 << 62) -> Counter[bytes]:
+        """The number of records on this side, up to this offset, that are equal to each of these."""
+        count = f"select count(*) from {side} where digest = ? and offset <= ?"
+        return Counter({one: self._db.execute(count, (one, until)).fetchone()[0] for one in {each for _, each in rows}})
 
     def judged(self, end: int, target_from: int) -> CopyEnd:
         of_target = "(select digest, count(*) n from target group by digest)"
@@ -309,17 +312,17 @@ class _Contents:
             doubles=doubles or 0,
             missing=missing or 0,
             aborted=aborted or 0,
-            runs=self._runs(),
         )
 
-    def _runs(self) -> Sequence[Run]:
-        """The places of the last copies, in ascending order. Equal records are counted from the end on both sides:
-        which of them is a copy of which makes no difference to any reader.
+    def runs(self, end: int) -> Sequence[Run]:
+        """The places of the last copies of the records before ``end``, in ascending order. Equal records are counted
+        from the end on both sides: which of them is a copy of which makes no difference to any reader.
         """
         numbered = "select offset, digest, row_number() over (partition by digest order by offset desc) n"
         copies = self._db.execute(
-            f"select s.offset, t.offset from ({numbered} from source) s join ({numbered} from target) t"
-            " using (digest, n) order by s.offset desc"
+            f"select s.offset, t.offset from ({numbered} from source where offset < ?) s"
+            f" join ({numbered} from target) t using (digest, n) order by s.offset desc",
+            (end,),
         )
         behind = self._db.execute("select offset from target order by offset desc")
         runs, lowest, records, passed = list[Run](), 1 << 63, 0, 0  # records: of the target, from `lowest` on
