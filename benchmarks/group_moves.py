@@ -108,6 +108,7 @@ class Load:
                 (producer.abort_transaction if self.chance.random() < 0.2 else producer.commit_transaction)(60)
             except KafkaException:  # a record was not acknowledged in time on this busy machine
                 producer.abort_transaction(60)
+            self.over.wait(0.05)  # some thousand records a second, so that the others get a processor
 
     def _consume(self, name: str) -> None:
         """Members that are stopped now and then, some of them without a last commit."""
