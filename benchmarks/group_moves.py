@@ -99,7 +99,7 @@ class Load:
             producer.begin_transaction()
             for _ in range(self.chance.randrange(1, 400)):
                 number, clock = number + 1, clock + 20
-                large = self.shape == "set aside" and number % 13 == 0
+                large = self.shape == "set aside" and number % 499 == 0
                 key = b"%d" % (number * number % 997 if self.shape == "compacted" else number)
                 value = b"%d " % number + (self.chance.randbytes(2_000).hex().encode() if large else b"x" * 20)
                 producer.produce(self.scene.topic, value, key, number % PARTITIONS, timestamp=clock, on_delivery=told)
