@@ -86,7 +86,7 @@ test-all: install browser ## lint, and all tests
 # What touches brokers. Each turn has the source's version and that of the others.
 MATRIX := $(addprefix tests/contract/,engine ledger sink transaction) \
 	$(patsubst %,tests/integration/test_%.py,copy kill transactions refusals backfill audit gaps reset rebuild auto_create unclean_election \
-	whole_batches unreadable lost_target_end lost_target_end_during)
+	whole_batches unreadable lost_target_end lost_target_end_during groups adopt followed_settings)
 SEARCH := tests/contract/test_opensearch.py $(patsubst %,tests/integration/test_%.py,opensearch opensearch_check opensearch_logins other_targets latest)
 # What depends on the client's codes and texts, with the oldest and the newest confluent-kafka that pyproject.toml allows.
 CLIENT := $(patsubst %,tests/unit/test_%.py,connect_diagnosis unusable_settings kafka_translate kafka_transactions client_logs) \

@@ -166,7 +166,7 @@ def moved(scene: Scenario) -> Iterator[tuple[str, float]]:
         taken = time.monotonic() - started
         places = [place for one in document.groups for place in one.partitions]
         if len(places) != GROUPS * PARTITIONS or {place.state for place in places} & {"refused", "waiting"}:
-            raise SystemExit(document.text)
+            raise SystemExit(document.text())
         yield name, taken
 
 

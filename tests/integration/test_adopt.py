@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kafka_replication.connections import SparkConnection
+from kafka_replication.kafka.groups import Committed, commit
 from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow
-from kafka_replication.runs import adopting
+from kafka_replication.runs import adopting, groups
 from kafka_replication.runs.adopting import DATA, MIRRORMAKER, Adoption
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.reset import reset_topic
@@ -227,6 +229,30 @@ def test_reset_undoes_it(scene: Scenario) -> None:
     assert position.adopted is None and position.start == 0
     assert scene.run().outcome == "done"
     scene.assert_copied()
+
+
+def test_a_tool_that_was_not_stopped_and_a_run_without_records(scene: Scenario) -> None:
+    """No group passes what the tool has added, and its copy is adopted again: nothing of ours lies behind it."""
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    copy = Mirrored(scene)
+    copy.copy(0, [(0, 50)])
+    scene.source.transaction(scene.topic, numbered(1, 50), abort=True)
+    assert one(adoption(scene, DATA)).state == "adopted"
+    scene.run()  # offsets without a record
+    scene.source.produce(scene.topic, numbered(30, 60))
+    scene.target.produce(scene.topic, numbered(30, 60))
+    group, at = f"{scene.name}-late", TopicPartition(scene.topic, 0)
+    commit(scene.source.admin, group, {at: Committed(scene.position().next_offset)})
+    scene.settings["groups"] = {"include": [group]}
+    [row] = groups.move(scene.bare_run("groups"), apply=False).groups
+    assert [place.place for place in row.partitions] == [50]
+    again = one(adoption(scene, DATA))
+    assert (again.state, again.start) == ("adopted", scene.source.size(scene.topic))
+    scene.source.produce(scene.topic, numbered(3, 90))
+    assert scene.run().outcome == "done"
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 83
 
 
 def test_a_whole_copy_is_compared_on_spark(scene: Scenario) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -218,6 +218,34 @@ def test_a_place_never_goes_back(scene: Scenario, member: Member) -> None:
     row = only_row(moved(scene))
     assert (row.state, row.partitions[0].state) == ("in step", "ahead")
     assert member.places(scene.target) == {0: 12}
+
+
+def test_a_place_is_written_again_after_a_day_unless_the_group_has_passed_it(scene: Scenario, member: Member) -> None:
+    """Brokers forget a group that nobody uses. One that goes on on the target is left alone, and looked at once."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    member.commit(scene.source, 12)
+    scene.run()
+
+    def a_day_later() -> GroupRow:
+        rows = [replace(row, moved_at="2020-01-01T00:00:00.000Z") for row in scene.store.groups(scene.name)]
+        scene.store.record_groups(scene.name, rows)
+        return only_row(moved(scene))
+
+    row = a_day_later()
+    assert row.state == "moved" and row.moved_at > "2020-01-02"
+    member.commit(scene.target, 15)
+    row = a_day_later()
+    assert (row.state, row.moved_at) == ("in step", "2020-01-01T00:00:00.000Z")
+    assert member.places(scene.target) == {0: 15}
+
+
+def test_a_group_of_which_nothing_can_be_moved_has_failed(scene: Scenario, member: Member) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    member.commit(scene.source, 12)
+    row = only_row(moved(scene))
+    assert (row.state, row.why) == ("failed", "nothing of this partition was copied yet")
 
 
 def test_it_is_idle_where_nothing_has_moved(scene: Scenario, member: Member, monkeypatch: pytest.MonkeyPatch) -> None:

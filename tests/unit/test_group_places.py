@@ -205,6 +205,21 @@ def test_offsets_below_the_start_are_named() -> None:
     assert world.translate(3).why == "source offsets before 5 are not copied (start_from)"
 
 
+def test_records_of_others_behind_ours_are_not_passed() -> None:
+    """They may be of the tool whose copy was adopted, and that was not stopped."""
+    position = Position(generation=1, ids=IDS, start=5, next_offset=6, target_end=100, adopted=ADOPTED)
+    position = replace(position, coverage=Coverage.of([OffsetRange(5, 6)]))
+    world = one_chunk([], 6)
+    verified = replace(world.account.verified, coverage=Coverage.of([OffsetRange(5, 6)]))
+    world.account = replace(world.account, position=position, verified=verified)
+    world.log = OffsetRange(0, 130)
+    receipt = receipt_of(OffsetRange(5, 6), 100, [])
+    world.receipts = replace(world.receipts, stored={KEY: (StoredReceipt(0, receipt),)})
+    assert world.translate(6).offset == world.translate(5).offset == 100
+    world.account = replace(world.account, position=replace(position, coverage=Coverage(), next_offset=5))
+    assert world.translate(5).offset == 100
+
+
 def test_in_what_was_adopted_the_group_begins_at_its_beginning() -> None:
     """Another tool copied it: no receipt says where a record lies, so none may be passed."""
     world = one_chunk(list(range(10)), 10)

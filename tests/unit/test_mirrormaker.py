@@ -114,6 +114,9 @@ def test_the_same_topics_under_the_same_names(
 
 def test_settings_are_followed_where_the_file_asks_for_it() -> None:
     assert _replication("sync.topic.configs.enabled = true").target_topics.follow == "apply"
+    for key in ("config.properties.exclude", "config.properties.blacklist"):
+        excluding = _replication(f"sync.topic.configs.enabled = true\n{key} = retention\\\\.ms, follower.*")
+        assert excluding.target_topics.follow_except == ("retention.ms", "^follower.*$")
     assert _replication().target_topics.follow == "report"
 
 

@@ -172,6 +172,7 @@ def _topics(flow: Flow, value: str) -> Fields:
     """
     include = list(_entries(flow.given.get("topics", "topics"), value))
     exclude = [*_entries(flow.given.get("topics.exclude", "topics.exclude"), flow.settings["topics.exclude"]), *OWN]
+    exclude = list(dict.fromkeys(exclude))
     separator = flow.settings["replication.policy.separator"]
     if renames := _renames(flow):
         between = re.escape(separator)
@@ -289,7 +290,9 @@ KEYS: Final[Mapping[str, Rule]] = {
     "refresh.topics.*": "each run looks for new topics and partitions",
     "sync.topic.configs.enabled": _settings,
     "sync.topic.configs.*": "each run looks",
-    "config.properties.exclude": "docs/partitioning.md says which settings are never followed",
+    "config.properties.exclude": lambda flow, value: {
+        "target_topics.follow_except": list(_entries(flow.given["config.properties.exclude"], value))
+    },
     "config.property.filter.class": "docs/partitioning.md says which settings are never followed",
     "use.defaults.from": "docs/partitioning.md says which settings are never followed",
     "sync.topic.acls.*": "kafka-replication acls plan and apply carry rights over, by hand",

@@ -146,7 +146,9 @@ class GroupPlaces:
         """
         number = bisect_left(self._chunks, offset, key=lambda chunk: chunk.range.from_) - 1
         behind = self._ends[number - 1] if number > 0 else None
-        lowest = min((place for record, place in self._late.items() if record >= offset), default=self.log.until)
+        # Behind our last record are perhaps those of others, and ours that come next: none of them may be passed.
+        end = min(self.log.until, self.account.position.target_end)
+        lowest = min((place for record, place in self._late.items() if record >= offset), default=end)
         if number + 1 < len(self._chunks):
             lowest = min(lowest, self._firsts[number + 1])
         if number < 0:

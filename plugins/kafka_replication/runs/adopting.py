@@ -272,7 +272,13 @@ def _may_adopt(planned: PartitionPlan, position: Position | None) -> bool:
     if position is None:
         return planned.state is State.OPENING
     new = position.adopted is None and not planned.refused
-    return not position.coverage and (new or planned.state is State.FOREIGN)
+    return _nothing_is_behind(position) and (new or planned.state is State.FOREIGN)
+
+
+def _nothing_is_behind(position: Position) -> bool:
+    """True if no record was copied behind this position's start; offsets without a record may have been."""
+    adopted = position.adopted
+    return not position.coverage or (adopted is not None and position.target_end == adopted.target_until)
 
 
 def _opened_before(key: PartitionKey, position: Position) -> AdoptRow:
@@ -310,7 +316,7 @@ def _open(run: LeasedRun, proved: Sequence[_Found], plans: Plans, snapshot: Snap
             done[key] = replace(row, state="adopted")
             if before is not None and before.adopted == adopted:
                 continue  # by an attempt whose outcome was not known
-            if before is not None and before.coverage:
+            if before is not None and not _nothing_is_behind(before):
                 done[key] = _opened_before(key, before)
             elif ends.get(key, {}).get(_number(key)) != adopted.target_until:
                 what = f"{key.target} does not end at {adopted.target_until} any more"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafka_replication.config import Replication
-from kafka_replication.documents import GroupPlaceRow, GroupRow
+from kafka_replication.documents import GroupPlaceRow, GroupRow, GroupState
 from kafka_replication.kafka import AdminClient, clients, groups, offsets, topics
 from kafka_replication.kafka.groups import ActiveGroup, Committed
 from kafka_replication.model.errors import BadInput, ReplicationError
@@ -173,20 +173,19 @@ def _look(
 
 
 def _is_idle(seen: _Seen, row: GroupRow | None) -> bool:
-    """True if nothing is to be done for the group: it committed nothing new, and all of its places are exact,
-    on the target, and not old.
+    """True if nothing is to be done for the group: it committed nothing new, and all of its places are exact and on
+    the target: further on, or committed by us and not old.
     """
     if row is None or row.state not in ("moved", "in step") or seen.left_out:
         return False
-    if _is_old(row):
-        return False
+    least = 1 if _is_old(row) else 0
     places = {place.source: place for place in row.partitions}
     return seen.source.keys() == places.keys() and all(
         committed is not None
         and committed.offset == places[at].committed
         and not places[at].again
         and (there := seen.target.get(TopicPartition(places[at].target_topic, at.partition))) is not None
-        and there.offset >= (places[at].place or 0)
+        and there.offset >= (places[at].place or 0) + least
         for at, committed in seen.source.items()
     )
 
@@ -247,16 +246,19 @@ def _translated(
 
 def _row(one: _Seen, places: Collection[GroupPlaceRow], before: GroupRow | None) -> GroupRow:
     planned = any(place.state == "planned" for place in places)
-    old = bool(places) and before is not None and _is_old(before)
+    # A place that the group has passed since is not written again.
+    old = before is not None and _is_old(before) and any(place.state == "in step" for place in places)
+    refused = next((place.why for place in places if place.state == "refused"), "")
+    at_rest: GroupState = "failed" if refused else "in step"
     return GroupRow(
         group=one.group,
         kind=one.kind,
-        state="left out" if one.left_out else "planned" if planned or old else "in step",
+        state="left out" if one.left_out else "planned" if planned or old else at_rest,
         lag=sum(max(0, place.lag) for place in places),
         exact=sum(place.place is not None and not place.again for place in places),
         again=sum(place.again for place in places),
         moved_at=before.moved_at if before else "",
-        why=one.left_out,
+        why=one.left_out or (refused if not planned and not old else ""),
         partitions=tuple(places),
     )
 
@@ -295,7 +297,9 @@ def _committed(target: AdminClient, one: _Seen, row: GroupRow) -> GroupRow:
             for at, place in wanted.items()
             if (committed := one.source[place.source]) is not None
         }
-        errors = groups.commit(target, row.group, commits) if commits else {}
+        if not commits:  # a member has joined, read on and left meanwhile
+            return replace(row, state="in step")
+        errors = groups.commit(target, row.group, commits)
     except ActiveGroup:
         return replace(row, state="active", why="it has members on the target: stop them, or leave it as it is")
     except ReplicationError as error:
@@ -311,6 +315,4 @@ def _committed(target: AdminClient, one: _Seen, row: GroupRow) -> GroupRow:
 
     done = tuple(map(after, row.partitions))
     failed = any(place.state == "refused" for place in done)
-    return replace(
-        row, state="failed" if failed else "moved", moved_at=now() if commits else row.moved_at, partitions=done
-    )
+    return replace(row, state="failed" if failed else "moved", moved_at=now(), partitions=done)
