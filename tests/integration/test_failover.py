@@ -21,7 +21,7 @@ from stack.ports import LOOPBACK, free_ports
 from tests.support.checker import read
 from tests.support.children import run_process
 from tests.support.command_line import command
-from tests.support.jobs import InProcess
+from tests.support.jobs import InProcess, copy_once
 from tests.support.scenario import Cluster, Scenario, numbered
 from tests.support.waiting import wait_until
 
@@ -136,13 +136,26 @@ def test_a_copier_at_work_cannot_commit_behind_the_seal(scene: Scenario) -> None
     """It loses its lease and is fenced; what it had committed is verified, and the rest is not on the target."""
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(60_000))
+    scene.settings["copy"] = {"chunk_records": 100, "throughput_limit": 300_000}  # 20 s
     copier = run_process(scene)
-    wait_until(lambda: scene.target.size(scene.topic) > 2_000)
+    wait_until(lambda: bool(scene.bare_run().view().positions) and scene.position().next_offset > 1_000)
     row = row_of(given_up(scene))
-    assert copier.wait() != 0, "the copier noticed it"
-    assert row.seal and row.not_verified == 0 and 2_000 <= row.verified_until < 60_000
+    out = copier.rest()
+    assert copier.wait() != 0 or '"failed"' in out, "the copier noticed it"
+    assert row.seal and row.not_verified == 0 and 1_000 < row.verified_until < 60_000
     there = read(scene.target.bootstrap, scene.topic, 0)
     assert len(there) == row.verified_until and there[-1][0] < row.seal.target_until
+
+
+def test_a_copier_that_was_told_before_the_seal_refuses_after_it(scene: Scenario) -> None:
+    """An executor that hung, and whose driver is gone: it reads the position after it has fenced the others."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    job = scene.copy_job(0)
+    given_up(scene)
+    result = copy_once(job)
+    assert result.error and "this direction was sealed by failover" in result.error
+    assert not read(scene.target.bootstrap, scene.topic, 0)
 
 
 def test_the_command_its_texts_and_its_documents(scene: Scenario) -> None:
