@@ -19,6 +19,7 @@ from kafka_replication.ledger.entries import (
     Position,
     Receipt,
     Removed,
+    Seal,
     Start,
     Verified,
 )
@@ -68,6 +69,15 @@ ADOPTED: dict[str, Entry] = {
             run_id="adopt",
             time=TIME,
         ),
+    ),
+    "position-sealed": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=90,
+        coverage=covered((0, 90)),
+        target_end=91,
+        sealed=Seal(why="failover", by="ann", reason="fire", target_until=92, run_id="over", time=TIME),
     ),
     "position-adopted-with-places": Position(
         generation=1,

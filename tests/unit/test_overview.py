@@ -25,6 +25,7 @@ ORDER = (
     "audit",
     "ledger",
     "adopt",
+    "failover",
     "failed",
     "groups",
     "acls",

@@ -76,6 +76,7 @@ ADDED = {
     State.CONTRADICTED,
     State.FOREIGN,
     State.REPARTITIONED,
+    State.SEALED,
 }  # to format 1, after the golden file was written
 REFUSED = [
     PartitionPlan(

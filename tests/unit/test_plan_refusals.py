@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.entries import ONE_WRITER, Position
+from kafka_replication.ledger.entries import ONE_WRITER, Position, Seal
 from kafka_replication.ledger.placement import SpreadEnds
 from kafka_replication.model.choices import PartitionedBy
 from kafka_replication.model.offsets import OffsetRange
@@ -34,6 +34,7 @@ def spread(name: str, *ends: int) -> Position:
     return replace(position(40), target_end=0, spread=SpreadEnds(by, ends))
 
 
+SEAL = Seal(why="failover", by="ann", reason="fire", target_until=50, run_id="over", time="2030-01-31T06:00:00Z")
 CONTRADICTS = (
     f"the ledger contradicts itself: orders-0 (entries in kafka-replication.positions-{key().ledger_partition}): "
 )
@@ -184,6 +185,13 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         "orders-dr: orders-0 -> orders: the store says everything below 40 was verified, but the ledger has no entry: it was lost or went back",
         f"restore the ledger topics of the target, or empty orders and reset the topic: {RESET}",
     ),
+    "sealed": (
+        Case(positions={key(): replace(position(40), sealed=SEAL)}),
+        State.SEALED,
+        "orders-0: this direction was sealed by failover at 2030-01-31T06:00:00Z, by ann: fire; nothing more is copied to orders",
+        "if the source is to be used again, and nothing was written to the target since: kafka-replication failover orders-dr.yaml"
+        " --undo; else remove the file or its schedule",
+    ),
     "retention overran": (
         Case(source=source((55, 100, 100)), positions=OPENED),
         State.OVERRUN,
@@ -303,6 +311,11 @@ def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:
     )
     refused = replace(case, target={"orders": sick}).plan().partitions
     assert [planned.state for planned in refused] == [State.UNREADABLE] * 2  # any record may go there
+
+
+def test_what_comes_after_others_were_sealed_is_not_begun() -> None:
+    later = Case(positions={key(partition=7): replace(position(40), sealed=SEAL)}).one(key())
+    assert (later.state, later.copy) == (State.SEALED, None)
 
 
 def test_the_most_fundamental_reason_comes_first() -> None:

@@ -23,6 +23,7 @@ from kafka_replication.documents import (
 from kafka_replication.ledger.entries import Ids as IdsRow
 from kafka_replication.ledger.entries import Place as PlaceRow
 from kafka_replication.ledger.values import Adopted as AdoptedRow
+from kafka_replication.ledger.values import Seal as SealRow
 from kafka_replication.model.offsets import PartitionKey as KeyRow
 from kafka_replication.model.offsets import TopicPartition as SourceRow
 from kafka_replication.model.trouble import Trouble as FindingRow
@@ -37,6 +38,7 @@ from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
+from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
 from kafka_replication.reporting.groups import GroupsDocument
 from kafka_replication.reporting.ledger import LedgerDocument, LedgerRow, RebuiltDocument, RebuiltRow
 from kafka_replication.reporting.progress import Progress as ProgressRow
@@ -80,6 +82,9 @@ __all__ = [
     "EngineTurnRow",
     "FailedDocument",
     "FailedRecordRow",
+    "FailoverDocument",
+    "FailoverRow",
+    "FailoverState",
     "FailureDocument",
     "FindingRow",
     "GapRow",
@@ -113,6 +118,7 @@ __all__ = [
     "RunDocument",
     "SampleRow",
     "ScramRow",
+    "SealRow",
     "SentRow",
     "SourceRow",
     "StatusDocument",

@@ -348,6 +348,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "audit": repairs.audit,
     "ledger": ledger,
     "adopt": repairs.adopt,
+    "failover": repairs.failover,
     "failed": repairs.failed,
     "groups": repairs.groups,
     "acls": repairs.acls,

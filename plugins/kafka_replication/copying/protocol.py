@@ -315,6 +315,8 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
             f"{at}: the ledger has no position for {task.key}, yet it was opened",
             "restore the ledger topics of the target",
         )
+    if position.sealed:
+        raise Refused(f"{at}: this direction was sealed {position.sealed}", "end this run; a new one says what to do")
     if position.generation != task.generation:
         raise Refused(
             f"{at}: the plan is for generation {task.generation}, the ledger is at {position.generation}", "plan again"

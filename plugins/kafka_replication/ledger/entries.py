@@ -33,6 +33,7 @@ from kafka_replication.ledger.values import FailedRecord as FailedRecord
 from kafka_replication.ledger.values import Ids as Ids
 from kafka_replication.ledger.values import Place as Place
 from kafka_replication.ledger.values import Proof as Proof
+from kafka_replication.ledger.values import Seal as Seal
 from kafka_replication.ledger.values import Transform as Transform
 from kafka_replication.ledger.values import how as how
 from kafka_replication.model.choices import EXACTLY_ONCE, TRANSACTIONAL, Delivery, Promise
@@ -53,7 +54,9 @@ class Position(LedgerEntry):
 
     KIND = "position"
     FORMAT = 1
-    OPTIONAL = frozenset({"adopted", "adopted_places", "delivery", "quarantined", "receipts_from", "skipped", "spread"})
+    OPTIONAL = frozenset(
+        {"adopted", "adopted_places", "delivery", "quarantined", "receipts_from", "sealed", "skipped", "spread"}
+    )
     OPTIONAL |= {"target_epochs", "transform"}
 
     generation: Number
@@ -73,6 +76,7 @@ class Position(LedgerEntry):
     target_epochs: tuple[int, ...] | None = field(default=None, compare=False)
     adopted: Adopted | None = None  # the copy below ``start``, if another tool made it
     adopted_places: AdoptedPlaces | None = None  # where the records of that copy lie, as far as it was proved
+    sealed: Seal | None = None  # nothing more is copied in this direction
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

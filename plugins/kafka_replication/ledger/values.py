@@ -111,6 +111,25 @@ class Adopted:
     time: str  # RFC 3339 UTC
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """The end of a direction: nothing more is copied behind the position that has it. ``target_until`` is where the
+    target partition ended then: what lies behind that was written by others.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    why: str  # the command: "failover"
+    by: str
+    reason: str
+    target_until: Number
+    run_id: str
+    time: str  # RFC 3339 UTC
+
+    def __str__(self) -> str:
+        return f"by {self.why} at {self.time}, by {self.by}" + (f": {self.reason}" if self.reason else "")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """The place of one record on a Kafka target."""

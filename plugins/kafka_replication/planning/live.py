@@ -228,6 +228,8 @@ class Planner:
     def refusal_to_open(self, key: PartitionKey, source: Topic, target: Topic | None) -> Trouble | None:
         """The first reason why this partition cannot be opened; None if it can."""
         number = key.source.partition
+        if seal := next((position.sealed for position in self.ledger.positions.values() if position.sealed), None):
+            return refusals.sealed(key, seal)
         if key in self.watermarks:
             return refusals.ledger_lost(key, self.watermarks[key])
         if target is None and not self.replication.target_topics.create:
@@ -277,6 +279,8 @@ class Planner:
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Trouble | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
+        if position.sealed:
+            return refusals.sealed(key, position.sealed)
         if contradictions := self.ledger[key].contradictions():
             return refusals.contradicted(key, contradictions)
         return self.refusal_of_topics(key, position, source, target, ids)

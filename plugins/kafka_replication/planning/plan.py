@@ -52,6 +52,7 @@ class State(StrEnum):
     TARGET_TRUNCATED = "target truncated"
     FOREIGN = "foreign records"
     CONTRADICTED = "ledger contradicts itself"
+    SEALED = "sealed"
 
 
 REFUSALS = frozenset(State) - {

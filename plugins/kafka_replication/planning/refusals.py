@@ -16,9 +16,10 @@ from datetime import datetime
 
 from kafka_replication.config import Replication
 from kafka_replication.config.expression import parse_time
-from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Start
+from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Seal, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
+from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import PartitionPlan, State
@@ -30,12 +31,33 @@ def refusal(state: State, source: TopicPartition, what: str, remedy: str) -> Tro
     return Trouble("error", str(source), what, remedy, kind=state)
 
 
+def not_one_to_one(replication: Replication) -> list[str]:
+    """The keys of the file because of which a source partition is not all of one target partition, exactly once."""
+    wrong = {
+        "target.type": replication.target.type != KAFKA,
+        "partitioning": not replication.placing.keeps,
+        "on_existing_target": replication.placing.shared,
+        "delivery": replication.delivery != EXACTLY_ONCE,
+    }
+    return [key for key, is_wrong in wrong.items() if is_wrong]
+
+
 def reset_command(key: PartitionKey) -> str:
     """The command that resets the topic."""
     topic = key.source.topic
     return (
         f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic} --target-topic"
         f" {key.target_topic}"
+    )
+
+
+def sealed(key: PartitionKey, seal: Seal) -> Trouble:
+    return refusal(
+        State.SEALED,
+        key.source,
+        f"{key.source}: this direction was sealed {seal}; nothing more is copied to {key.target_topic}",
+        f"if the source is to be used again, and nothing was written to the target since: kafka-replication failover"
+        f" {key.replication}.yaml --undo; else remove the file or its schedule",
     )
 
 

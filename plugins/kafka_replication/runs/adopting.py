@@ -17,7 +17,6 @@ from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Adopted, Position
 from kafka_replication.ledger.offset_map import AdoptedPlaces
 from kafka_replication.ledger.writing import apply
-from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, StaleWriter
 from kafka_replication.model.offsets import PartitionKey, TopicPartition, consumer_group, readable
 from kafka_replication.model.times import now
@@ -25,7 +24,7 @@ from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
 from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.refusals import starts_to_write
+from kafka_replication.planning.refusals import not_one_to_one, starts_to_write
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot
 from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow, row_of
 from kafka_replication.runs import steps
@@ -112,13 +111,7 @@ def adopt(run: Run, asked: Adoption, spark: Launcher | None = None, *, least: Si
 def _check(run: Run) -> None:
     """Raises Refused."""
     file = run.replication
-    reasons = {
-        "target.type": file.target.type != KAFKA,
-        "partitioning": not file.placing.keeps,
-        "on_existing_target": file.placing.shared,
-        "delivery": file.delivery != EXACTLY_ONCE,
-    }
-    if wrong := [key for key, is_wrong in reasons.items() if is_wrong]:
+    if wrong := not_one_to_one(file):
         raise Refused(
             f"{file.name}: a copy cannot be adopted with this {' and '.join(wrong)}",
             "only a Kafka target with partitioning: keep, delivery: exactly_once and one writer goes on behind another"
@@ -271,6 +264,8 @@ def _may_adopt(planned: PartitionPlan, position: Position | None) -> bool:
     """A position behind which nothing was copied can be replaced: after a reset, or where the tool went on."""
     if position is None:
         return planned.state is State.OPENING
+    if position.sealed:
+        return False
     new = position.adopted is None and not planned.refused
     return _nothing_is_behind(position) and (new or planned.state is State.FOREIGN)
 

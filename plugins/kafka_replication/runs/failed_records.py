@@ -158,6 +158,8 @@ def fenced(run: LeasedRun, view: LedgerView, key: PartitionKey) -> Iterator[Fenc
         view = run.view()
         if view.position(key, before.generation) is None:
             raise Refused(f"{key.source}: its position changed meanwhile", "list the failed records again")
+        if (seal := view[key].position.sealed) is not None:
+            raise Refused(f"{key.source}: this direction was sealed {seal}", "nothing more is copied to its target")
         session.check_ids(view[key].position.ids)
         yield Fenced(run=run, session=session, view=view, account=view[key])
 

@@ -64,7 +64,9 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
     seen, failed = _look(run.replication, *admins, only)
     known = {row.group: row for row in run.store.groups(run.replication.name)}
     idle = {one.group: _as_it_was(known[one.group]) for one in seen if _is_idle(one, known.get(one.group))}
-    translated = _translated(run, *admins, [one for one in seen if one.group not in idle and not one.left_out])
+    moving = [one for one in seen if one.group not in idle and not one.left_out]
+    ends, _ = offsets.last_stable_each(admins[0], sorted({at for one in moving for at in one.source}))
+    translated = _translated(run, admins[1], moving, ends)
     rows = [*failed]
     for one in seen:
         row = idle.get(one.group)
@@ -84,6 +86,37 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
         stored = {**others, **{row.group: row for row in rows}}
         run.store.record_groups(run.replication.name, stored.values())
     return document
+
+
+def move_as_seen(run: Run, ends: Mapping[TopicPartition, int], *, apply: bool) -> GroupsDocument:
+    """The same without the source: from the places where the store says that the groups were seen the last time, and
+    without the metadata of their commits. ``ends`` has the source's ends, as far as they are known.
+
+    Raises Unreachable, LedgerUnreadable.
+    """
+    target = clients.shared_admin(run.clusters.target_connection)
+    rows = {row.group: row for row in run.store.groups(run.replication.name) if row.partitions}
+    placed, failed = groups.committed(target, sorted(rows))
+    seen = [
+        _Seen(
+            group=name,
+            kind=row.kind,
+            source={place.source: Committed(place.committed) for place in row.partitions if place.committed >= 0},
+            target=placed.get(name, {}),
+        )
+        for name, row in sorted(rows.items())
+        if name not in failed
+    ]
+    translated = _translated(run, target, seen, ends)
+    done = [replace(rows[name], state="failed", why=str(error)) for name, error in failed.items()]
+    for one in seen:
+        row = _row(one, translated.get(one.group, ()), rows[one.group])
+        done.append(_committed(target, one, row) if apply else row)
+    if apply:
+        others = [row for row in run.store.groups(run.replication.name) if not row.partitions]
+        run.store.record_groups(run.replication.name, [*others, *done])
+    done.sort(key=lambda row: row.group)
+    return GroupsDocument(replication=run.replication.name, applied=apply, groups=done, problems=())
 
 
 def seen_last(run: Run) -> GroupsDocument:
@@ -195,7 +228,7 @@ def _as_it_was(row: GroupRow) -> GroupRow:
 
 
 def _translated(
-    run: Run, source: AdminClient, target: AdminClient, seen: Collection[_Seen]
+    run: Run, target: AdminClient, seen: Collection[_Seen], ends: Mapping[TopicPartition, int]
 ) -> dict[str, list[GroupPlaceRow]]:
     """The rows of these groups, as they are before anything is committed."""
     if not seen:
@@ -205,7 +238,6 @@ def _translated(
     keys = {at: PartitionKey(name, at, run.replication.target_name(at.topic)) for at in wanted}
     opened = {at: key for at, key in keys.items() if key in view.positions}
     receipts = run.clusters.ledger.receipts(dict.fromkeys(opened.values()))
-    ends, _ = offsets.last_stable_each(source, wanted)
     logs = offsets.all_three(target, [key.target for key in opened.values()])
     places = {
         at: GroupPlaces.of(view[key], receipts, OffsetRange(log.log_start, log.high_watermark))

@@ -111,6 +111,13 @@ class Leases(Database):
         db.execute(delete(_table).where(_is_own(lease)))
 
     @writes
+    def revoke_leases(self, db: Connection, replication: str) -> None:
+        """Take all leases and places in the queue of the replication from their holders. Each notices it when it renews
+        its lease, and stops.
+        """
+        db.execute(delete(_table).where(_table.c.replication == replication))
+
+    @writes
     def leave_queue(self, db: Connection, claim: Claim) -> None:
         """Give up the attempt's place in the queue. Does nothing if it has none."""
         db.execute(delete(_table).where(_is_run(claim), _table.c.holder == claim.holder, _table.c.waiting))

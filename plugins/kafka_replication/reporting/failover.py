@@ -1,0 +1,86 @@
+"""The document of ``failover``: for each partition what is proved on the target, and what only the source may have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kafka_replication.documents import GroupRow, PartitionRow
+from kafka_replication.ledger.values import Seal
+from kafka_replication.reporting.table import table
+
+FailoverState = Literal["can be sealed", "sealed", "opened again"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverRow(PartitionRow):
+    """One partition. Below the source offset ``verified_until`` everything was read back and compared, or given up by
+    an approval, the last time at ``verified_at``. ``not_verified`` offsets behind it are on the target and not read
+    back. ``beyond`` is the number of source offsets that were never copied, by the last look at the source; null if
+    nobody looked. The target partition ends at ``target_until``. ``seal`` is null while the direction is not sealed.
+    """
+
+    verified_until: int
+    verified_at: str
+    not_verified: int
+    beyond: int | None
+    target_until: int | None
+    seal: Seal | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverDocument:
+    """``failover``. ``applied`` is false for a dry run. ``looked_at`` is the time of the last look at the source."""
+
+    replication: str
+    state: FailoverState
+    applied: bool
+    looked_at: str | None
+    partitions: Sequence[FailoverRow]
+    groups: Sequence[GroupRow]
+
+    @property
+    def failed(self) -> bool:
+        return any(row.error or row.not_verified for row in self.partitions) or any(
+            row.state == "failed" for row in self.groups
+        )
+
+    @property
+    def text(self) -> str:
+        head = ("partition", "target", "verified until", "at", "not verified", "never copied", "target end", "sealed")
+        rows = [
+            (
+                str(row.source),
+                row.target_topic,
+                str(row.verified_until),
+                row.verified_at or "-",
+                str(row.not_verified),
+                "?" if row.beyond is None else str(row.beyond),
+                "?" if row.target_until is None else str(row.target_until),
+                row.seal.time if row.seal else "-",
+            )
+            for row in self.partitions
+        ]
+        known = [row.beyond for row in self.partitions if row.beyond is not None]
+        lines = [table(head, rows), *(f"{row.source}: {row.error}" for row in self.partitions if row.error)]
+        if self.looked_at is None:
+            lines.append("nobody has looked at the source: what it has beyond this is not known")
+        else:
+            lines.append(
+                f"at {self.looked_at} the source had {sum(known)} offsets that are not on the target, and since then"
+                " perhaps more"
+            )
+        exact = sum(row.exact == len(row.partitions) for row in self.groups)
+        if self.groups:
+            again = sum(row.again for row in self.groups)
+            lines.append(f"{exact} of {len(self.groups)} consumer groups exact; the others read at most {again} again")
+        lines += [f"group {row.group}: {row.state}: {row.why}" for row in self.groups if row.why]
+        if self.state == "can be sealed":
+            lines.append("nothing was changed; --apply seals this direction, and releases the target for writers")
+        elif self.state == "opened again":
+            lines.append("this direction is open again: runs go on")
+        else:
+            lines.append("this direction is sealed: no run copies any more, and others may write to the target")
+        return "\n".join(lines)

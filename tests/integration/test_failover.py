@@ -1,0 +1,184 @@
+"""The source is given up: the direction is sealed, what was copied is verified, groups go on at the target; and the way back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafka_replication.kafka import groups as kafka_groups
+from kafka_replication.kafka.groups import Committed
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.overview.rows import facts_of
+from kafka_replication.reporting.failover import FailoverDocument, FailoverRow
+from kafka_replication.runs import failover, groups
+from kafka_replication.runs.failover import Asked
+from kafka_replication.runs.reporting import standing
+from kafka_replication.runs.run import open_run
+from kafka_replication.watermarks.sight import Lag
+from stack.ports import LOOPBACK, free_ports
+from tests.support.checker import read
+from tests.support.children import run_process
+from tests.support.command_line import command
+from tests.support.jobs import InProcess, copy_once
+from tests.support.scenario import Cluster, Scenario, numbered
+from tests.support.waiting import wait_until
+
+ASKED = Asked(by="ann", reason="the data centre is on fire")
+
+
+def looked(scene: Scenario) -> None:
+    """Somebody looks at the replication, as the watch of Airflow and of the terminal does."""
+    rows = standing(scene.bare_run("watch"))
+    scene.store.record_standing(scene.name, facts_of(scene.replication()), Lag(), rows)
+
+
+def kill_source(scene: Scenario) -> Cluster:
+    """The source does not answer any more. Returns it."""
+    was, scene.source = scene.source, Cluster(f"{LOOPBACK}:{free_ports(1)[0]}")
+    return was
+
+
+def given_up(scene: Scenario) -> FailoverDocument:
+    run = open_run(scene.replication(), scene.connections, scene.store, "over")
+    return failover.failover(run, ASKED, InProcess())
+
+
+def preview(scene: Scenario) -> FailoverDocument:
+    return failover.preview(open_run(scene.replication(), scene.connections, scene.store, "look"))
+
+
+def row_of(document: FailoverDocument, partition: int = 0) -> FailoverRow:
+    return next(row for row in document.partitions if row.partition == partition)
+
+
+class Died(Exception):
+    pass
+
+
+def die() -> None:
+    raise Died
+
+
+def test_the_source_is_gone(scene: Scenario) -> None:
+    """Verified, copied and not verified, never copied: each is told; and the group goes on where that is proved."""
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(100))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    kafka_groups.commit(scene.source.admin, group, {at: Committed(60)})
+    assert scene.run().outcome == "done"
+    scene.source.produce(scene.topic, numbered(30, 100))
+    with pytest.raises(Died):
+        scene.run(InProcess(between=die))
+    scene.source.produce(scene.topic, numbered(7, 130))
+    kafka_groups.commit(scene.source.admin, group, {at: Committed(120)})
+    groups.move(scene.bare_run("groups"), apply=True)
+    looked(scene)
+    kill_source(scene)
+
+    dry = preview(scene)
+    row = row_of(dry)
+    assert (row.verified_until, row.not_verified, row.beyond, row.seal) == (100, 30, 7, None)
+    assert dry.state == "can be sealed" and dry.groups[0].again == 20
+    assert scene.position().sealed is None, "a dry run changes nothing"
+
+    done = given_up(scene)
+    row = row_of(done)
+    assert (row.verified_until, row.not_verified, row.beyond) == (130, 0, 7) and row.seal
+    assert (row.seal.by, row.seal.reason, row.seal.target_until) == (ASKED.by, ASKED.reason, row.target_until)
+    assert not done.failed and scene.watermark() == 130
+    places, _ = kafka_groups.committed(scene.target.admin, [group])
+    place = places[group][at]
+    assert place is not None
+    behind = [record for offset, record in read(scene.target.bootstrap, scene.topic, 0) if offset >= place.offset]
+    assert [record.value for record in behind] == [record.value for record in numbered(10, 120)], "exact"
+    assert row_of(given_up(scene)).seal == row.seal, "it may be repeated"
+
+
+def test_no_run_goes_on_behind_a_seal_until_it_is_opened_again(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    scene.run()
+    was = kill_source(scene)
+    given_up(scene)
+    scene.source = was
+    scene.source.produce(scene.topic, numbered(5, 20))
+    scene.source.create(f"{scene.topic}.new")
+    scene.settings["topics"] = {"include": [f"^{scene.name}"]}
+    report = scene.run()
+    assert report.outcome == "failed"
+    errors = {line.key.source.topic: line.error or "" for line in report.ranges}
+    assert "this direction was sealed by failover" in errors[scene.topic] and "on fire" in errors[scene.topic]
+    assert "this direction was sealed" in errors[f"{scene.topic}.new"], "nor is a new topic begun"
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 20
+
+    run = open_run(scene.replication(), scene.connections, scene.store, "undo")
+    assert failover.undo(run).state == "opened again"
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_what_others_wrote_since_is_not_followed_by_copies(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    scene.run()
+    given_up(scene)
+    scene.target.produce(scene.topic, numbered(3, 900))
+    run = open_run(scene.replication(), scene.connections, scene.store, "undo")
+    with pytest.raises(Refused, match="others have written to 1 target partitions"):
+        failover.undo(run)
+    assert scene.position().sealed
+
+
+def test_a_copier_at_work_cannot_commit_behind_the_seal(scene: Scenario) -> None:
+    """It loses its lease and is fenced; what it had committed is verified, and the rest is not on the target."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60_000))
+    scene.settings["copy"] = {"chunk_records": 100, "throughput_limit": 300_000}  # 20 s
+    copier = run_process(scene)
+    wait_until(lambda: bool(scene.bare_run().view().positions) and scene.position().next_offset > 1_000)
+    row = row_of(given_up(scene))
+    out = copier.rest()
+    assert copier.wait() != 0 or '"failed"' in out, "the copier noticed it"
+    assert row.seal and row.not_verified == 0 and 1_000 < row.verified_until < 60_000
+    there = read(scene.target.bootstrap, scene.topic, 0)
+    assert len(there) == row.verified_until and there[-1][0] < row.seal.target_until
+
+
+def test_a_copier_that_was_told_before_the_seal_refuses_after_it(scene: Scenario) -> None:
+    """An executor that hung, and whose driver is gone: it reads the position after it has fenced the others."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    job = scene.copy_job(0)
+    given_up(scene)
+    result = copy_once(job)
+    assert result.error and "this direction was sealed by failover" in result.error
+    assert not read(scene.target.bootstrap, scene.topic, 0)
+
+
+def test_the_command_its_texts_and_its_documents(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    code, out, _ = command(scene, "failover")
+    assert code == 0 and "nothing was changed; --apply seals this direction" in out and "nobody has looked" in out
+    code, out, _ = command(scene, "failover", "--apply", "--by", "ann", "--json")
+    document = json.loads(out)
+    assert code == 0 and document["applied"] and document["partitions"][0]["seal"]["by"] == "ann"
+    code, _, err = command(scene, "run")
+    assert code == 1 and "sealed by failover" in err + _
+    code, _, err = command(scene, "failover", "--apply", "--undo")
+    assert code == 2 and "contradict each other" in err
+    code, out, _ = command(scene, "failover", "--undo")
+    assert code == 0 and "open again" in out
+    code, _, _ = command(scene, "run")
+    assert code == 0
+
+
+@pytest.mark.parametrize("settings", [{"partitioning": "by_key"}, {"delivery": "at_least_once"}], ids=str)
+def test_directions_that_cannot_be_sealed(scene: Scenario, settings: dict[str, object]) -> None:
+    scene.settings |= settings
+    with pytest.raises(Refused, match="cannot be sealed"):
+        preview(scene)
