@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -145,6 +146,21 @@ def test_a_copier_at_work_cannot_commit_behind_the_seal(scene: Scenario) -> None
     assert row.seal and row.not_verified == 0 and 1_000 < row.verified_until < 60_000
     there = read(scene.target.bootstrap, scene.topic, 0)
     assert len(there) == row.verified_until and there[-1][0] < row.seal.target_until
+
+
+def test_a_copier_that_was_killed_left_a_transaction_open(scene: Scenario) -> None:
+    """It hides the ledger and the end of the target. It is ended, not waited for: its time-out is ten minutes."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60_000))
+    scene.settings["copy"] = {"chunk_records": 30_000, "throughput_limit": 1_000_000, "transaction_timeout": 600}
+    copier = run_process(scene)
+    wait_until(lambda: not scene.is_settled(0) and scene.position().next_offset > 0)
+    copier.send_signal(signal.SIGKILL)
+    copier.rest()
+    copier.wait()
+    row = row_of(given_up(scene))
+    assert row.seal and row.not_verified == 0 < row.verified_until < 60_000
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == row.verified_until
 
 
 def test_a_copier_that_was_told_before_the_seal_refuses_after_it(scene: Scenario) -> None:

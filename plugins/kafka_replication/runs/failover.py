@@ -21,11 +21,10 @@ from kafka_replication.planning import refusals
 from kafka_replication.planning.live import own
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
 from kafka_replication.runs import groups, steps
-from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime import background
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.watermarks.values import Scope, TargetTopics
 
 log = logging.getLogger(__name__)
 FAILOVER = "failover"
@@ -41,6 +40,7 @@ class Asked:
 
 def preview(run: Run) -> FailoverDocument:
     """The document of a dry run. Changes nothing. Raises Refused, Unreachable, LedgerUnreadable."""
+    _check(run)
     view = _view(run)
     sealed = all(position.sealed for position in view.positions.values())
     return _document(run, view, _groups(run, apply=False), state="sealed" if sealed else "can be sealed", applied=False)
@@ -53,10 +53,11 @@ def failover(run: Run, asked: Asked, spark: Launcher) -> FailoverDocument:
     A run at work loses its lease, and stops. Raises Refused for a replication that cannot be sealed, Unreachable, and
     LedgerUnreadable.
     """
-    view = _view(run)
+    _check(run)
     run.store.revoke_leases(run.replication.name)
-    with leased(run, _scope(view)) as leased_run:
-        steps.fence_stale_producers(leased_run)
+    with leased(run, EVERYTHING) as leased_run:
+        steps.fence_stale_producers(leased_run)  # first: what a dead copier left open hides the ledger
+        view = _view(run)
         errors = _seal_each(leased_run, list(view.positions), asked)
         view = own(run.replication, run.view())
         with spark:
@@ -72,9 +73,10 @@ def undo(run: Run) -> FailoverDocument:
     """Open a sealed direction again, so that runs go on where they were. Raises Refused if others have written to the
     target since, and as `failover` does.
     """
-    view = _view(run)
-    with leased(run, _scope(view)) as leased_run:
+    _check(run)
+    with leased(run, EVERYTHING) as leased_run:
         steps.fence_stale_producers(leased_run)
+        view = _view(run)
         if written := run.comparison.foreign_now(view, list(view.positions)):
             key, offset = next(iter(sorted(written.items())))
             raise Refused(
@@ -87,22 +89,22 @@ def undo(run: Run) -> FailoverDocument:
     return _document(run, own(run.replication, run.view()), (), state="opened again", applied=True)
 
 
-def _view(run: Run) -> LedgerView:
-    """The ledger's entries of the replication's own target topics. Raises Refused."""
+def _check(run: Run) -> None:
+    """Raises Refused."""
     file = run.replication
     if reasons := refusals.not_one_to_one(file):
         raise Refused(
             f"{file.name}: a direction with this {' and '.join(reasons)} cannot be sealed",
             "only a Kafka target with partitioning: keep, delivery: exactly_once and one writer can",
         )
-    view = own(file, run.view())
+
+
+def _view(run: Run) -> LedgerView:
+    """The ledger's entries of the replication's own target topics. Raises Refused."""
+    view = own(run.replication, run.view())
     if not view.positions:
-        raise Refused(f"{file.name}: nothing was copied yet", "the target has nothing to fail over to")
+        raise Refused(f"{run.replication.name}: nothing was copied yet", "the target has nothing to fail over to")
     return view
-
-
-def _scope(view: LedgerView) -> Scope:
-    return Scope.exactly(TargetTopics.of({key.target_topic for key in view.positions}))
 
 
 def _seal_each(run: LeasedRun, keys: list[PartitionKey], asked: Asked) -> Mapping[PartitionKey, str]:
