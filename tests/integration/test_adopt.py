@@ -242,7 +242,10 @@ def test_a_tool_that_was_not_stopped_and_a_run_without_records(scene: Scenario) 
     assert one(adoption(scene, DATA)).state == "adopted"
     scene.run()  # offsets without a record
     scene.source.produce(scene.topic, numbered(30, 60))
-    scene.target.produce(scene.topic, numbered(30, 60))
+    scene.target.produce(scene.topic, numbered(1, 60))
+    run = scene.bare_run()
+    assert run.comparison.foreign_now(run.view(), [scene.key()]) == {scene.key(): 50}, "already the first one is seen"
+    scene.target.produce(scene.topic, numbered(29, 61))
     group, at = f"{scene.name}-late", TopicPartition(scene.topic, 0)
     commit(scene.source.admin, group, {at: Committed(scene.position().next_offset)})
     scene.settings["groups"] = {"include": [group]}
