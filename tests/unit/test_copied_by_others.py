@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.offset_map import MOST_ADOPTED, AdoptedPlaces, Run
+from kafka_replication.ledger.offset_map import MOST_ADOPTED, AdoptedPlaces, AdoptedRun
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.verification.auditing import CopyEnd
@@ -127,7 +127,7 @@ def test_places_are_exact_where_nothing_was_repeated() -> None:
     places = find_end(side(PLAIN), side(target), whole=True).places
     assert places is not None
     runs = [places.run(offset) for offset in range(100)]
-    assert runs == [Run(offset - offset % 2, 3 * (offset // 2), 1, 0) for offset in range(100)]
+    assert runs == [AdoptedRun(offset - offset % 2, 3 * (offset // 2), 1, 0) for offset in range(100)]
     assert [run.place(offset) for offset, run in enumerate(runs) if run][60:62] == [90, 91]
 
 
@@ -135,9 +135,9 @@ def test_offsets_that_the_tool_noted_count_only_if_the_records_are_equal() -> No
     source, target = side(PLAIN), side({offset + 7: PLAIN[offset] for offset in range(90)})
     places = find_end(source, target, step=10, syncs=[(5, 12), (20, 28), (30, 37), (200, 300)]).places
     assert places is not None and (newest := places.run(89)) is not None
-    assert newest == Run(newest.source, newest.source + 7, 90 - newest.source, 0) and newest.source > 40
-    assert places.run(29) == Run(5, 12, 1, newest.target - 13), "20 is not at 28"
-    assert places.run(30) == Run(30, 37, 1, newest.target - 38)
+    assert newest == AdoptedRun(newest.source, newest.source + 7, 90 - newest.source, 0) and newest.source > 40
+    assert places.run(29) == AdoptedRun(5, 12, 1, newest.target - 13), "20 is not at 28"
+    assert places.run(30) == AdoptedRun(30, 37, 1, newest.target - 38)
     twin = {**PLAIN, 6: PLAIN[5]}
     places = find_end(side(twin), side({n: twin[n] for n in range(90)}), step=10, syncs=[(5, 5)]).places
     assert places is not None and places.run(20) is None, "which of the equal records it is cannot be seen"
@@ -146,7 +146,7 @@ def test_offsets_that_the_tool_noted_count_only_if_the_records_are_equal() -> No
 def test_the_newest_places_are_kept_where_not_all_have_room() -> None:
     chance = random.Random(1)
     sources = sorted(chance.sample(range(1 << 40), 3000))
-    runs = [Run(source, source - 1, 1, chance.randrange(1 << 20)) for source in sources]
+    runs = [AdoptedRun(source, source - 1, 1, chance.randrange(1 << 20)) for source in sources]
     places = AdoptedPlaces.of(runs)
     assert places is not None and len(places.numbers) <= MOST_ADOPTED
     assert places.run(sources[-1]) == runs[-1] and places.run(sources[-100] + 1) == runs[-100]
@@ -203,7 +203,7 @@ def test_only_the_end_is_read() -> None:
         return log.rows(wanted)
 
     end = find_end(side(PLAIN), Log(log.range, rows, log.at_time), step=10)
-    places = AdoptedPlaces.of([Run(40, 40, 10, 0)])
+    places = AdoptedPlaces.of([AdoptedRun(40, 40, 10, 0)])
     assert end == CopyEnd(next_offset=50, target_from=40, compared=10, places=places) and read == list(range(40, 50))
 
 
@@ -234,7 +234,7 @@ def test_what_the_records_do_not_prove(
 def test_what_the_source_no_longer_has() -> None:
     """Retention has removed what was copied first, compaction what has a newer record of its key."""
     kept = {offset: PLAIN[offset] for offset in range(40, 100)}
-    found, places = find_end(side(kept, 40), side(HALF)), AdoptedPlaces.of([Run(40, 40, 10, 0)])
+    found, places = find_end(side(kept, 40), side(HALF)), AdoptedPlaces.of([AdoptedRun(40, 40, 10, 0)])
     assert found == CopyEnd(next_offset=50, target_from=0, compared=50, places=places)
     compacted = {offset: PLAIN[offset] for offset in range(100) if offset not in (45, 46)}
     assert find_end(side(compacted), side(HALF), compacts=True).next_offset == 50

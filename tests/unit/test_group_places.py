@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.account import Account
 from kafka_replication.ledger.entries import Adopted, Gap, Handled, Ids, Position, Receipt, Removed, Verified
-from kafka_replication.ledger.offset_map import AdoptedPlaces, Run, WrittenOffsets
+from kafka_replication.ledger.offset_map import AdoptedPlaces, AdoptedRun, WrittenOffsets
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
@@ -231,7 +231,7 @@ def test_in_what_was_adopted_the_group_begins_at_its_beginning() -> None:
 
 def test_in_what_was_adopted_and_compared_the_group_begins_at_its_place() -> None:
     world = one_chunk(list(range(10)), 10)
-    places = AdoptedPlaces.of([Run(2, 30, 1, 69), Run(3, 90, 2, 8)])
+    places = AdoptedPlaces.of([AdoptedRun(2, 30, 1, 69), AdoptedRun(3, 90, 2, 8)])
     position = replace(world.account.position, start=5, adopted=ADOPTED, adopted_places=places)
     world.account = replace(world.account, position=position)
     world.log = OffsetRange(7, world.log.until)
@@ -244,6 +244,6 @@ def test_in_what_was_adopted_and_compared_the_group_begins_at_its_place() -> Non
     assert world.translate(4).why == "another tool copied these records, some of them more than once"
     world.log = OffsetRange(95, world.log.until)
     assert (world.translate(2).offset, world.translate(2).again) == (95, 5)
-    exact = replace(position, adopted_places=AdoptedPlaces.of([Run(0, 95, 5, 0)]))
+    exact = replace(position, adopted_places=AdoptedPlaces.of([AdoptedRun(0, 95, 5, 0)]))
     world.account = replace(world.account, position=exact)
     assert world.translate(3) == Translated(98)

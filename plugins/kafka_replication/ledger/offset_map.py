@@ -112,7 +112,7 @@ class WrittenOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AdoptedRun:
     """Records of a copy that lie one behind the other on both sides: of the source offsets ``source <= offset <
     source + count``, from the target offset ``target`` on. Every record behind them at the source lies behind them on
     the target, too. Who goes on in them reads at most ``again`` records there that he has read before.
@@ -140,7 +140,7 @@ class AdoptedPlaces:
     numbers: str
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> AdoptedPlaces | None:
+    def of(cls, runs: Sequence[AdoptedRun]) -> AdoptedPlaces | None:
         """``runs`` ascend. The last ones are kept, if not all have room; None without a run."""
         while runs:
             numbers, source, target = list[int](), 0, 0
@@ -152,7 +152,7 @@ class AdoptedPlaces:
             runs = runs[len(runs) // 4 + 1 :]
         return None
 
-    def run(self, offset: int) -> Run | None:
+    def run(self, offset: int) -> AdoptedRun | None:
         """The last run that begins at or before this source offset; None if none does. Raises LedgerUnreadable."""
         runs = _adopted_runs(self.numbers)
         number = bisect_right(runs, offset, key=lambda run: run.source)
@@ -194,11 +194,11 @@ def _runs(text: str) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
 
 
 @lru_cache(maxsize=256)
-def _adopted_runs(text: str) -> Sequence[Run]:
-    runs, source, target = list[Run](), 0, 0
+def _adopted_runs(text: str) -> Sequence[AdoptedRun]:
+    runs, source, target = list[AdoptedRun](), 0, 0
     numbers = _decoded(text)
     for to_source, to_target, count, again in zip(numbers, numbers, numbers, numbers, strict=True):
-        runs.append(Run(source + to_source, target + to_target, count, again))
+        runs.append(AdoptedRun(source + to_source, target + to_target, count, again))
         source, target = runs[-1].source + count, runs[-1].target + count
     return runs
 

@@ -79,6 +79,8 @@ class FailoverDocument:
         lines += [f"group {row.group}: {row.state}: {row.why}" for row in self.groups if row.why]
         if self.state == "can be sealed":
             lines.append("nothing was changed; --apply seals this direction, and releases the target for writers")
+        elif open_ := sum(row.seal is None for row in self.partitions if self.state == "sealed"):
+            lines.append(f"{open_} partitions are not sealed: call the command again")
         elif self.state == "opened again":
             lines.append("this direction is open again: runs go on")
         else:

@@ -124,7 +124,7 @@ def _seal_each(run: LeasedRun, keys: list[PartitionKey], asked: Asked) -> Mappin
             )
 
         try:
-            _change(run, key, with_seal)
+            run.again_if_fenced(f"sealing {key.target}", lambda: _change(run, key, with_seal))
         except (ReplicationError, KeyError) as error:
             return f"it was not sealed: {error}"
         return ""

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_replication.ledger.offset_map import AdoptedPlaces, Run
+from kafka_replication.ledger.offset_map import AdoptedPlaces, AdoptedRun
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.verification.auditing import CopyEnd
@@ -98,12 +98,14 @@ def find_end(
         )
 
 
-def _confirmed(source: Log, target: Log, syncs: Iterable[tuple[int, int]], runs: Sequence[Run]) -> Sequence[Run]:
+def _confirmed(
+    source: Log, target: Log, syncs: Iterable[tuple[int, int]], runs: Sequence[AdoptedRun]
+) -> Sequence[AdoptedRun]:
     """``runs``, and before them those records that the tool noted and that are the same on both sides: ``syncs`` are
     their source and target offsets. The order of `SYNCS` is kept.
     """
-    first = runs[0] if runs else Run(source.range.until, target.range.until, 0, 0)
-    more = list[Run]()
+    first = runs[0] if runs else AdoptedRun(source.range.until, target.range.until, 0, 0)
+    more = list[AdoptedRun]()
     distance = 0.0
     for at_source, at_target in sorted(syncs, reverse=True):
         before = more[-1] if more else first
@@ -113,7 +115,7 @@ def _confirmed(source: Log, target: Log, syncs: Iterable[tuple[int, int]], runs:
             continue
         distance = FURTHER * (target.range.until - at_target)
         if _is_copy(source, at_source, target, at_target):
-            more.append(Run(at_source, at_target, 1, first.target - at_target - 1 + first.again))
+            more.append(AdoptedRun(at_source, at_target, 1, first.target - at_target - 1 + first.again))
     return [*reversed(more), *runs]
 
 
@@ -314,7 +316,7 @@ class _Contents:
             aborted=aborted or 0,
         )
 
-    def runs(self, end: int) -> Sequence[Run]:
+    def runs(self, end: int) -> Sequence[AdoptedRun]:
         """The places of the last copies of the records before ``end``, in ascending order. Equal records are counted
         from the end on both sides: which of them is a copy of which makes no difference to any reader.
         """
@@ -325,7 +327,7 @@ class _Contents:
             (end,),
         )
         behind = self._db.execute("select offset from target order by offset desc")
-        runs, lowest, records, passed = list[Run](), 1 << 63, 0, 0  # records: of the target, from `lowest` on
+        runs, lowest, records, passed = list[AdoptedRun](), 1 << 63, 0, 0  # records: of the target, from `lowest` on
         for at_source, at_target in copies:
             if at_target >= lowest:
                 continue  # counted as read again
@@ -335,7 +337,7 @@ class _Contents:
             passed += 1
             again, next_ = records - passed, runs[-1] if runs else None
             if next_ and (at_source + 1, at_target + 1, again) == (next_.source, next_.target, next_.again):
-                runs[-1] = Run(at_source, at_target, next_.count + 1, again)
+                runs[-1] = AdoptedRun(at_source, at_target, next_.count + 1, again)
             else:
-                runs.append(Run(at_source, at_target, 1, again))
+                runs.append(AdoptedRun(at_source, at_target, 1, again))
         return runs[::-1]
