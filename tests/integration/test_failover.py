@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 
 import pytest
 
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
+from kafka_replication.ledger.account import Change
+from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.overview.rows import facts_of
@@ -16,6 +19,7 @@ from kafka_replication.reporting.failover import FailoverDocument, FailoverRow
 from kafka_replication.runs import failover, groups
 from kafka_replication.runs.failover import Asked
 from kafka_replication.runs.reporting import standing
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.watermarks.sight import Lag
 from stack.ports import LOOPBACK, free_ports
@@ -128,8 +132,15 @@ def test_what_others_wrote_since_is_not_followed_by_copies(scene: Scenario) -> N
     given_up(scene)
     scene.target.produce(scene.topic, numbered(3, 900))
     run = open_run(scene.replication(), scene.connections, scene.store, "undo")
-    with pytest.raises(Refused, match="others have written to 1 target partitions"):
+    with pytest.raises(Refused, match="1 target partitions do not end where they were sealed"):
         failover.undo(run)
+    scene.target.delete_before(scene.topic, 0, scene.target.size(scene.topic))
+    with pytest.raises(Refused, match="do not end where they were sealed"):
+        failover.undo(run)  # retention has removed what they wrote
+    scene.settings["on_existing_target"] = "append"
+    leased = scene.bare_run("reset")
+    with pytest.raises(Refused, match="this direction was sealed"):
+        reset_topic(leased, scene.topic, None)
     assert scene.position().sealed
 
 
@@ -198,3 +209,47 @@ def test_directions_that_cannot_be_sealed(scene: Scenario, settings: dict[str, o
     scene.settings |= settings
     with pytest.raises(Refused, match="cannot be sealed"):
         preview(scene)
+
+
+def test_a_target_that_lost_its_end_is_told_and_does_not_count_as_done(scene: Scenario) -> None:
+    """Nothing copies it again any more: the source is given up."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    scene.run()
+    position = scene.position()
+    ahead = replace(position, target_end=position.target_end + 40)  # as if 40 more records of ours had been there
+    with scene.bare_run().fenced(scene.key()) as session:
+        apply(session.ledger, session.transaction, [Change(key=scene.key(), write=(ahead,))])
+    done = given_up(scene)
+    assert "it lost data" in row_of(done).error and done.failed
+
+
+def test_a_group_that_could_not_be_read_the_last_time_keeps_its_places(scene: Scenario) -> None:
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    kafka_groups.commit(scene.source.admin, group, {at: Committed(12)})
+    scene.run()
+    [row] = scene.store.groups(scene.name)
+    scene.store.record_groups(scene.name, [replace(row, state="failed", why="no coordinator")])
+    scene.target.admin.delete_consumer_groups([group])[group].result(30)
+    kill_source(scene)
+    done = given_up(scene)
+    assert [(one.group, one.state) for one in done.groups] == [(group, "moved")]
+    never_seen = replace(row, group="other", state="failed", partitions=())
+    scene.store.record_groups(scene.name, [never_seen])
+    assert preview(scene).groups[0].why == "its places at the source were never seen"
+
+
+def test_a_topic_that_was_never_opened_is_told(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    scene.run()
+    scene.source.create(f"{scene.topic}.new")
+    scene.source.produce(f"{scene.topic}.new", numbered(9))
+    scene.settings["topics"] = {"include": [f"^{scene.name}"]}
+    looked(scene)
+    done = given_up(scene)
+    assert [(row.topic, row.beyond, row.seal is None) for row in done.partitions][-1] == (f"{scene.topic}.new", 9, True)
+    assert not done.failed and "the source had 9 offsets that are not on the target" in done.text

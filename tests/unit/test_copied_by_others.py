@@ -143,6 +143,20 @@ def test_offsets_that_the_tool_noted_count_only_if_the_records_are_equal() -> No
     assert places is not None and places.run(20) is None, "which of the equal records it is cannot be seen"
 
 
+def test_equal_records_at_the_edge_of_what_is_read_give_no_place() -> None:
+    """The copy of 100 lies further back; the first one of 102, which is equal, is not taken for it."""
+    source = {n: (b"x" if n in (100, 102) else b"%d" % n, 1000 + 10 * n if n != 102 else 2000) for n in range(200)}
+    copies = [*range(103), *range(102, 190)]
+    target = {number: source[offset] for number, offset in enumerate(copies)}
+    step = len(copies) - 102
+    places = find_end(side(source), side(target), step=step).places
+    assert places is not None
+    for committed in range(190):
+        if (run := places.run(committed)) is not None:
+            read = {content for offset, content in target.items() if offset >= run.place(committed)}
+            assert not {source[offset] for offset in range(committed, 190)} - read, (committed, run)
+
+
 def test_the_newest_places_are_kept_where_not_all_have_room() -> None:
     chance = random.Random(1)
     sources = sorted(chance.sample(range(1 << 40), 3000))

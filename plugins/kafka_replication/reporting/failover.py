@@ -29,6 +29,11 @@ class FailoverRow(PartitionRow):
     seal: Seal | None = None
     error: str = ""
 
+    @property
+    def is_copied(self) -> bool:
+        """False if it was seen at the source, and nothing of it was ever copied."""
+        return self.target_until is not None or bool(self.error)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverDocument:
@@ -43,9 +48,12 @@ class FailoverDocument:
 
     @property
     def failed(self) -> bool:
-        return any(row.error or row.not_verified for row in self.partitions) or any(
-            row.state == "failed" for row in self.groups
-        )
+        """True if a partition is not sealed and verified, or a group not moved."""
+        if self.state == "opened again":
+            return any(row.error for row in self.partitions)
+        partitions = any(row.error or row.not_verified or (row.is_copied and not row.seal) for row in self.partitions)
+        waiting = any(place.state in ("waiting", "refused") for row in self.groups for place in row.partitions)
+        return partitions or waiting or any(row.state in ("failed", "active") for row in self.groups)
 
     @property
     def text(self) -> str:
@@ -71,6 +79,11 @@ class FailoverDocument:
             lines.append(
                 f"at {self.looked_at} the source had {sum(known)} offsets that are not on the target, and since then"
                 " perhaps more"
+                + (
+                    f"; of {unknown} partitions it is not known"
+                    if (unknown := len(self.partitions) - len(known))
+                    else ""
+                )
             )
         exact = sum(row.exact == len(row.partitions) for row in self.groups)
         if self.groups:
@@ -79,7 +92,7 @@ class FailoverDocument:
         lines += [f"group {row.group}: {row.state}: {row.why}" for row in self.groups if row.why]
         if self.state == "can be sealed":
             lines.append("nothing was changed; --apply seals this direction, and releases the target for writers")
-        elif open_ := sum(row.seal is None for row in self.partitions if self.state == "sealed"):
+        elif open_ := sum(row.is_copied and not row.seal for row in self.partitions if self.state == "sealed"):
             lines.append(f"{open_} partitions are not sealed: call the command again")
         elif self.state == "opened again":
             lines.append("this direction is open again: runs go on")

@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_replication.documents import GroupRow, StatusRow, place
+from kafka_replication.kafka import clients, offsets
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Position, Seal
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.ledger.writing import apply
+from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import Refused, ReplicationError
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.offsets import PartitionKey, opening_id, verified_id
 from kafka_replication.model.times import now, to_text
 from kafka_replication.planning import refusals
 from kafka_replication.planning.live import own
+from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
 from kafka_replication.runs import groups, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
@@ -56,12 +59,13 @@ def failover(run: Run, asked: Asked, spark: Launcher) -> FailoverDocument:
     _check(run)
     run.store.revoke_leases(run.replication.name)
     with leased(run, EVERYTHING) as leased_run:
-        steps.fence_stale_producers(leased_run)  # first: what a dead copier left open hides the ledger
+        _fence(leased_run)
         view = _view(run)
         errors = _seal_each(leased_run, list(view.positions), asked)
         view = own(run.replication, run.view())
         with spark:
-            steps.verify(leased_run, [key for key in view.positions if view[key].pending()], spark)
+            results = steps.verify(leased_run, [key for key in view.positions if view[key].pending()], spark)
+        errors |= {result.key: result.error for result in results if result.error and result.key not in errors}
         steps.advance(leased_run, list(view.positions))
         moved = _groups(leased_run, apply=True)
     document = _document(run, own(run.replication, run.view()), moved, state="sealed", applied=True)
@@ -75,18 +79,43 @@ def undo(run: Run) -> FailoverDocument:
     """
     _check(run)
     with leased(run, EVERYTHING) as leased_run:
-        steps.fence_stale_producers(leased_run)
+        _fence(leased_run)
         view = _view(run)
-        if written := run.comparison.foreign_now(view, list(view.positions)):
-            key, offset = next(iter(sorted(written.items())))
+        ends = _ends(run, view)
+        seals = {key: position.sealed for key, position in view.positions.items() if position.sealed}
+        # Also what retention has removed since, or an open transaction hides, was written by somebody.
+        if moved := sorted(key for key, seal in seals.items() if ends.get(key) != seal.target_until):
+            key = moved[0]
             raise Refused(
-                f"others have written to {len(written)} target partitions since they were sealed, first to {key.target}"
-                f" at offset {offset}: a copy cannot go on behind their records",
+                f"{len(moved)} target partitions do not end where they were sealed; the first is {key.target}: it ended"
+                f" at {seals[key].target_until} and ends at {ends.get(key, 'an unknown offset')}. Others have written"
+                " there, or it lost data, or it does not answer: a copy cannot go on",
                 "keep the target as it is; to go back to the source, replicate it under another name",
             )
-        for key in view.positions:
-            _change(leased_run, key, lambda position: replace(position, sealed=None))
+        for key, seal in seals.items():
+            _change(leased_run, key, lambda position, seal=seal: _opened(position, seal))  # type: ignore[misc]
     return _document(run, own(run.replication, run.view()), (), state="opened again", applied=True)
+
+
+def _opened(position: Position, seal: Seal) -> Position:
+    """The position without this seal. Another one was made since, and stays."""
+    return replace(position, sealed=None) if position.sealed == seal else position
+
+
+def _fence(run: LeasedRun) -> None:
+    """Fence all that an earlier run may have left at work: what is open hides the ledger, and an opening that hangs
+    would commit later.
+    """
+    name = run.replication.name
+    steps.fence_stale_producers(run)
+    run.clusters.target.end_sessions({opening_id(name): "opening", verified_id(name): "what is verified"}, run.check)
+
+
+def _ends(run: Run, view: LedgerView) -> dict[PartitionKey, int]:
+    """The high watermark of each target partition that answers."""
+    admin = clients.shared_admin(run.clusters.target_connection)
+    logs = offsets.all_three(admin, [key.target for key in view.positions])
+    return {key: log.high_watermark for key in view.positions if isinstance(log := logs[key.target], PartitionOffsets)}
 
 
 def _check(run: Run) -> None:
@@ -104,18 +133,22 @@ def _view(run: Run) -> LedgerView:
     view = own(run.replication, run.view())
     if not view.positions:
         raise Refused(f"{run.replication.name}: nothing was copied yet", "the target has nothing to fail over to")
+    if other := [key for key, position in view.positions.items() if position.delivery != EXACTLY_ONCE]:
+        raise Refused(
+            f"{other[0].source}: its records were copied with delivery {view.positions[other[0]].delivery}",
+            "only what was copied with exactly_once can be sealed: let a run copy with it first, or reset the topic",
+        )
     return view
 
 
-def _seal_each(run: LeasedRun, keys: list[PartitionKey], asked: Asked) -> Mapping[PartitionKey, str]:
+def _seal_each(run: LeasedRun, keys: list[PartitionKey], asked: Asked) -> dict[PartitionKey, str]:
     """Seal these partitions. The errors of those that could not be."""
-    standing = run.clusters.target.standing
 
     def sealed(key: PartitionKey) -> str:
         def with_seal(position: Position) -> Position:
             if position.sealed:
                 return position
-            end = standing.logs([key.target])[key.target].until  # nothing of ours is open any more
+            end = _ends(run, LedgerView({key: position}))[key]  # nothing of ours is open any more
             return replace(
                 position,
                 sealed=Seal(
@@ -135,6 +168,7 @@ def _seal_each(run: LeasedRun, keys: list[PartitionKey], asked: Asked) -> Mappin
 def _change(run: LeasedRun, key: PartitionKey, change: Callable[[Position], Position]) -> None:
     """Write the position as ``change`` makes it, with a session that has fenced every copier of the partition."""
     with run.fenced(key) as session:
+        run.check()  # whoever takes the lease from now on fences this session before it writes
         position = session.position()
         if position is not None and (new := change(position)) != position:
             apply(session.ledger, session.transaction, [Change(key=key, write=(new,))])
@@ -151,23 +185,32 @@ def _document(
     looked = _looked(run)
     seen = run.store.front([run.replication.name])
     at = seen[0].standing.at if seen and looked else None
-    logs = run.clusters.target.standing.logs({key.target for key in view.positions})
-    rows = []
+    ends, lost, rows = _ends(run, view), run.comparison.lost_now(view, list(view.positions)), list[FailoverRow]()
     for key, position in sorted(view.positions.items()):
-        account, log_ = view[key], logs.get(key.target)
-        end = looked[key].source_end if key in looked else None
+        account, source_end = view[key], looked[key].source_end if key in looked else None
+        error = "" if key in ends else f"{key.target} on the target does not answer"
+        if key in lost:
+            error = f"{key.target} on the target does not show our last record: it lost data, also what was verified"
         rows.append(
             FailoverRow(
                 **place(key),
                 verified_until=account.watermark(),
                 verified_at=account.verified.time,
                 not_verified=sum(range_.span for range_ in account.pending()),
-                beyond=None if end is None else max(0, end - position.next_offset),
-                target_until=log_.until if log_ else None,
+                beyond=None if source_end is None else max(0, source_end - position.next_offset),
+                target_until=ends.get(key),
                 seal=position.sealed,
-                error="" if log_ else f"{key.target} on the target does not answer",
+                error=error,
             )
         )
+    for key, row in sorted(looked.items()):
+        if key not in view.positions:  # it was never opened
+            beyond = None if row.source_end is None or row.log_start is None else row.source_end - row.log_start
+            rows.append(
+                FailoverRow(
+                    **place(key), verified_until=0, verified_at="", not_verified=0, beyond=beyond, target_until=None
+                )
+            )
     return FailoverDocument(
         replication=run.replication.name,
         state=state,

@@ -67,7 +67,13 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
     moving = [one for one in seen if one.group not in idle and not one.left_out]
     ends, _ = offsets.last_stable_each(admins[0], sorted({at for one in moving for at in one.source}))
     translated = _translated(run, admins[1], moving, ends)
-    rows = [*failed]
+    # One that cannot be read now keeps its places: they are all that is left if the source is lost.
+    rows = [
+        replace(row, partitions=before.partitions, moved_at=before.moved_at)
+        if (before := known.get(row.group))
+        else row
+        for row in failed
+    ]
     for one in seen:
         row = idle.get(one.group)
         if row is None:
@@ -109,12 +115,16 @@ def move_as_seen(run: Run, ends: Mapping[TopicPartition, int], *, apply: bool) -
     ]
     translated = _translated(run, target, seen, ends)
     done = [replace(rows[name], state="failed", why=str(error)) for name, error in failed.items()]
+    unknown = [row for row in run.store.groups(run.replication.name) if not row.partitions]
+    done += [
+        row if row.state == "left out" else replace(row, state="failed", why="its places at the source were never seen")
+        for row in unknown
+    ]
     for one in seen:
         row = _row(one, translated.get(one.group, ()), rows[one.group])
         done.append(_committed(target, one, row) if apply else row)
     if apply:
-        others = [row for row in run.store.groups(run.replication.name) if not row.partitions]
-        run.store.record_groups(run.replication.name, [*others, *done])
+        run.store.record_groups(run.replication.name, done)
     done.sort(key=lambda row: row.group)
     return GroupsDocument(replication=run.replication.name, applied=apply, groups=done, problems=())
 

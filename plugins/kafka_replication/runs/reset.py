@@ -16,6 +16,7 @@ from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
 from kafka_replication.planning.partitioning_changes import refusal_of_partitions
+from kafka_replication.planning.refusals import sealed
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
@@ -118,6 +119,9 @@ def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[Partiti
 def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
     """Reset with the partition's own transactional id, so that no copier of an earlier generation can commit."""
     with run.fenced(key) as session:
+        if (before := session.position()) is not None and before.sealed:
+            refused = sealed(key, before.sealed)
+            raise Refused(refused.what, refused.remedy)
         # The ends of other clients' records, before the check: later records are not ours, and the next run reports
         # them. Partitions in which they may follow ours are left out.
         ends, failures = ({}, {}) if run.replication.placing.shared else opening.records.ends([key])

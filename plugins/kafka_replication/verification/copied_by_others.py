@@ -93,9 +93,8 @@ def find_end(
             contents.add("target", target.rows(more))
             window = OffsetRange(more.from_, window.until)
         found = _checked(contents, end, stored, window.from_)
-        return replace(
-            found, places=AdoptedPlaces.of(_confirmed(source, target, syncs, contents.runs(found.next_offset)))
-        )
+        runs = contents.runs(found.next_offset, window == target.range)
+        return replace(found, places=AdoptedPlaces.of(_confirmed(source, target, syncs, runs)))
 
 
 def _confirmed(
@@ -316,13 +315,16 @@ class _Contents:
             aborted=aborted or 0,
         )
 
-    def runs(self, end: int) -> Sequence[AdoptedRun]:
+    def runs(self, end: int, whole: bool) -> Sequence[AdoptedRun]:
         """The places of the last copies of the records before ``end``, in ascending order. Equal records are counted
-        from the end on both sides: which of them is a copy of which makes no difference to any reader.
+        from the end on both sides: which of them is a copy of which makes no difference to any reader, if the ``whole``
+        target was read. Else only records without an equal say where they lie: a copy of another one may lie further
+        back.
         """
         numbered = "select offset, digest, row_number() over (partition by digest order by offset desc) n"
+        alone = " and not exists (select 1 from source o where o.digest = s.digest and o.offset <> s.offset)"
         copies = self._db.execute(
-            f"select s.offset, t.offset from ({numbered} from source where offset < ?) s"
+            f"select s.offset, t.offset from ({numbered} from source s where offset < ?{'' if whole else alone}) s"
             f" join ({numbered} from target) t using (digest, n) order by s.offset desc",
             (end,),
         )
