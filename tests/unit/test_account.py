@@ -193,8 +193,10 @@ class Books(RuleBasedStateMachine):
         for offset in range(self.account.position.target_end, len(self.target.log)):
             self.target.log[offset] = (MARKER, 0)  # a chunk is there as a whole or not at all
         first = min((range_.from_ for range_ in taken.offsets), default=MAX_OFFSET)
-        # Behind an approved gap nothing goes back: what was lost before it is missed, and copied by a backfill.
-        if not self.account.given_up().within(OffsetRange(first, MAX_OFFSET)):
+        # Behind an approved gap nothing goes back: what was lost before it is missed, and copied by a backfill. So it is
+        # with a second copy of what had been lost in the middle, before others that stay.
+        stay = self.account.given_up().union(self.account.position.coverage)
+        if not stay.within(OffsetRange(first, MAX_OFFSET)):
             assert copied_until(self.account.position) <= first
         assert not taken.offsets.subtract(self.account.gone())
 
