@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -192,12 +193,14 @@ class Books(RuleBasedStateMachine):
         self.aside = {offset: number for offset, number in self.aside.items() if offset not in taken.offsets}
         for offset in range(self.account.position.target_end, len(self.target.log)):
             self.target.log[offset] = (MARKER, 0)  # a chunk is there as a whole or not at all
-        first = min((range_.from_ for range_ in taken.offsets), default=MAX_OFFSET)
-        # Behind an approved gap nothing goes back: what was lost before it is missed, and copied by a backfill. So it is
-        # with a second copy of what had been lost in the middle, before others that stay.
-        stay = self.account.given_up().union(self.account.position.coverage)
-        if not stay.within(OffsetRange(first, MAX_OFFSET)):
-            assert copied_until(self.account.position) <= first
+        # Nothing goes back before an approved gap, nor before records that still stand, as behind a second copy of what
+        # had been lost in the middle: what was lost there is missed, and copied by a backfill.
+        stays = self.account.given_up().union(self.account.position.coverage)
+        goes_back = taken.offsets.within(OffsetRange(stays.ranges[-1].until if stays else 0, MAX_OFFSET))
+        assert not goes_back or copied_until(self.account.position) <= goes_back.ranges[0].from_
+        assert not taken.offsets.subtract(goes_back).subtract(self.account.missed())
+        for receipt in self.of_generation():
+            assert self.is_whole(receipt) or self.account.gone().intersection(Coverage.of([receipt.range]))
         assert not taken.offsets.subtract(self.account.gone())
 
     def taken_back(self) -> TakenBack | None:
@@ -371,3 +374,27 @@ class Books(RuleBasedStateMachine):
 
 Books.TestCase.settings = settings(stateful_step_count=25, deadline=None)
 test_any_life = Books.TestCase
+
+
+class Drawn:
+    """Answers in the place of hypothesis."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = iter(answers)
+
+    def draw(self, _: object) -> Any:
+        return next(self._answers)
+
+
+def test_the_second_copy_of_what_was_lost_in_the_middle_is_lost_at_the_end() -> None:
+    """Found by the test above. A run does not copy it a third time behind what stands; it is missed, for a backfill."""
+    books = Books()
+    for records in (4, 1):
+        books.produce(records)
+        books.copy(sets_aside=False)
+    middle, last = books.of_generation()
+    books.lose_a_chunk_in_the_middle(Drawn(middle))
+    books.copy_again(Drawn(0, 1), sets_aside=False)
+    books.lose_the_end(Drawn(6), comes_back=False)
+    assert books.account.position.coverage == Coverage.of([last.range])
+    assert books.account.missed() == Coverage.of([middle.range]) and copied_until(books.account.position) == 5
