@@ -21,7 +21,7 @@ import yaml
 
 from kafka_replication.cli import terminal_progress
 from kafka_replication.cli.command_frame import Json, Result, failures_told, store_findings, store_of_command
-from kafka_replication.config import Replication, mirrormaker
+from kafka_replication.config import Replication
 from kafka_replication.config.names import TOPIC_PLACEHOLDER, is_internal
 from kafka_replication.config.reading import load_all, parse_replication
 from kafka_replication.connections import EnvironmentConnections, variable
@@ -203,6 +203,8 @@ def _asked(folder: Path, given: Mapping[str, str | None]) -> tuple[Path, dict[st
 
 def _from_mirrormaker(properties: Path, folder: Path) -> None:
     """Write a file for each flow that is enabled, none if one cannot be written. Raises BadInput."""
+    from kafka_replication.config import mirrormaker  # no other command needs it
+
     try:
         found = mirrormaker.properties(properties.read_bytes())
     except OSError as error:

@@ -12,12 +12,13 @@ from typing import Any, Final
 import xxhash
 from confluent_kafka import Consumer
 
+from kafka_replication.config import Replication
 from kafka_replication.copying.sink import Record
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.consumer_pool import borrowed
 from kafka_replication.kafka.reading import PartitionReader, offset_of, record_of
 from kafka_replication.model.errors import Refused, ReplicationError
-from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, consumer_group
 from kafka_replication.runtime import stopping
 from kafka_replication.verification.auditing import Audit, Audited, Findings
 from kafka_replication.verification.copied_by_others import TO_APPEND, Log, Row, find_end
@@ -31,9 +32,7 @@ class Records:
     raise.
     """
 
-    def __init__(
-        self, config: clients.ClientConfig, group: str, stall: float, moved: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, config: clients.ClientConfig, group: str, stall: float, moved: Callable[[], None]) -> None:
         self._config, self._group, self._stall, self._moved = config, group, stall, moved
         self.admin = clients.shared_admin(config)
 
@@ -86,12 +85,15 @@ class Stored:
     syncs: Collection[tuple[int, int]] = ()
 
 
-def compare(
-    task: Audit,
-    key: PartitionKey,
-    source: Records,
-    target: Records,
-) -> Audited:
+def both_sides(
+    replication: Replication, source: clients.ClientConfig, target: clients.ClientConfig, moved: Callable[[], None]
+) -> tuple[Records, Records]:
+    """The records of both clusters, for the replication's consumer group. ``moved`` is as in `Records`."""
+    group, stall = consumer_group(replication.name), replication.copying.stall_timeout
+    return Records(source, group, stall, moved), Records(target, group, stall, moved)
+
+
+def compare(task: Audit, key: PartitionKey, source: Records, target: Records) -> Audited:
     """The end of the copy of one partition, or the reason why it is not proved."""
     work = task.other_copy
     assert work is not None

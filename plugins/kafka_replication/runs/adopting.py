@@ -11,14 +11,13 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from kafka_replication.kafka import clients
-from kafka_replication.kafka.other_copies import Records, Stored, compare, stored_by_mirrormaker
+from kafka_replication.kafka.other_copies import Records, Stored, both_sides, compare, stored_by_mirrormaker
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Adopted, Position
 from kafka_replication.ledger.offset_map import AdoptedPlaces
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, StaleWriter
-from kafka_replication.model.offsets import PartitionKey, TopicPartition, consumer_group, readable
+from kafka_replication.model.offsets import PartitionKey, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
@@ -226,8 +225,7 @@ class _Search:
 
     def _compared(self, task: Audit) -> Audited:
         assert isinstance(task.partition, PartitionKey)
-        source, target = _sides(self.run)
-        return compare(task, task.partition, source, target)
+        return compare(task, task.partition, *_sides(self.run))
 
     def _found(self, key: PartitionKey, task: Audit, audited: Audited) -> _Found:
         work, end = task.other_copy, audited.copy_end
@@ -252,12 +250,8 @@ class _Search:
 
 
 def _sides(run: Run) -> tuple[Records, Records]:
-    group, stall = consumer_group(run.replication.name), run.replication.copying.stall_timeout
-
-    def records(config: clients.ClientConfig) -> Records:
-        return Records(config, group, stall, lambda: run.deadline.check("comparing the copy with its source"))
-
-    return records(run.clusters.source), records(run.clusters.target_connection)
+    target, doing = run.clusters.target_connection, "comparing the copy with its source"
+    return both_sides(run.replication, run.clusters.source, target, lambda: run.deadline.check(doing))
 
 
 def _may_adopt(planned: PartitionPlan, position: Position | None) -> bool:

@@ -5,7 +5,6 @@ Never asks the source. What it had is known from the last look at it, which the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,7 +28,6 @@ from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime import background
 from kafka_replication.spark.launcher import Launcher
 
-log = logging.getLogger(__name__)
 FAILOVER = "failover"
 
 
@@ -44,9 +42,10 @@ class Asked:
 def preview(run: Run) -> FailoverDocument:
     """The document of a dry run. Changes nothing. Raises Refused, Unreachable, LedgerUnreadable."""
     _check(run)
-    view = _view(run)
+    view, looked = _view(run), _looked(run)
     sealed = all(position.sealed for position in view.positions.values())
-    return _document(run, view, _groups(run, apply=False), state="sealed" if sealed else "can be sealed", applied=False)
+    moved = _groups(run, looked, apply=False)
+    return _document(run, view, looked, moved, state="sealed" if sealed else "can be sealed", applied=False)
 
 
 def failover(run: Run, asked: Asked, spark: Launcher) -> FailoverDocument:
@@ -67,8 +66,9 @@ def failover(run: Run, asked: Asked, spark: Launcher) -> FailoverDocument:
             results = steps.verify(leased_run, [key for key in view.positions if view[key].pending()], spark)
         errors |= {result.key: result.error for result in results if result.error and result.key not in errors}
         steps.advance(leased_run, list(view.positions))
-        moved = _groups(leased_run, apply=True)
-    document = _document(run, own(run.replication, run.view()), moved, state="sealed", applied=True)
+        looked = _looked(run)
+        moved = _groups(leased_run, looked, apply=True)
+    document = _document(run, own(run.replication, run.view()), looked, moved, state="sealed", applied=True)
     rows = tuple(replace(row, error=errors.get(row.key, row.error)) for row in document.partitions)
     return replace(document, partitions=rows)
 
@@ -94,7 +94,7 @@ def undo(run: Run) -> FailoverDocument:
             )
         for key, seal in seals.items():
             _change(leased_run, key, lambda position, seal=seal: _opened(position, seal))  # type: ignore[misc]
-    return _document(run, own(run.replication, run.view()), (), state="opened again", applied=True)
+    return _document(run, own(run.replication, run.view()), _looked(run), (), state="opened again", applied=True)
 
 
 def _opened(position: Position, seal: Seal) -> Position:
@@ -174,15 +174,17 @@ def _change(run: LeasedRun, key: PartitionKey, change: Callable[[Position], Posi
             apply(session.ledger, session.transaction, [Change(key=key, write=(new,))])
 
 
-def _groups(run: Run, *, apply: bool) -> tuple[GroupRow, ...]:
-    ends = {row.source: row.source_end for row in _looked(run).values() if row.source_end is not None}
-    return tuple(groups.move_as_seen(run, ends, apply=apply).groups)
+Looked = Mapping[PartitionKey, StatusRow]
+
+
+def _groups(run: Run, looked: Looked, *, apply: bool) -> Sequence[GroupRow]:
+    ends = {row.source: row.source_end for row in looked.values() if row.source_end is not None}
+    return groups.move_as_seen(run, ends, apply=apply).groups
 
 
 def _document(
-    run: Run, view: LedgerView, moved: Sequence[GroupRow], *, state: FailoverState, applied: bool
+    run: Run, view: LedgerView, looked: Looked, moved: Sequence[GroupRow], *, state: FailoverState, applied: bool
 ) -> FailoverDocument:
-    looked = _looked(run)
     seen = run.store.front([run.replication.name])
     at = seen[0].standing.at if seen and looked else None
     ends, lost, rows = _ends(run, view), run.comparison.lost_now(view, list(view.positions)), list[FailoverRow]()
@@ -221,7 +223,7 @@ def _document(
     )
 
 
-def _looked(run: Run) -> Mapping[PartitionKey, StatusRow]:
+def _looked(run: Run) -> Looked:
     """The partitions as somebody looked at them the last time."""
     rows = run.store.standing_partitions(run.replication.name)
     return {PartitionKey(run.replication.name, row.source, row.target_topic): row for row in rows}

@@ -101,7 +101,8 @@ def move_as_seen(run: Run, ends: Mapping[TopicPartition, int], *, apply: bool) -
     Raises Unreachable, LedgerUnreadable.
     """
     target = clients.shared_admin(run.clusters.target_connection)
-    rows = {row.group: row for row in run.store.groups(run.replication.name) if row.partitions}
+    stored = run.store.groups(run.replication.name)
+    rows = {row.group: row for row in stored if row.partitions}
     placed, failed = groups.committed(target, sorted(rows))
     seen = [
         _Seen(
@@ -115,10 +116,10 @@ def move_as_seen(run: Run, ends: Mapping[TopicPartition, int], *, apply: bool) -
     ]
     translated = _translated(run, target, seen, ends)
     done = [replace(rows[name], state="failed", why=str(error)) for name, error in failed.items()]
-    unknown = [row for row in run.store.groups(run.replication.name) if not row.partitions]
     done += [
         row if row.state == "left out" else replace(row, state="failed", why="its places at the source were never seen")
-        for row in unknown
+        for row in stored
+        if not row.partitions
     ]
     for one in seen:
         row = _row(one, translated.get(one.group, ()), rows[one.group])

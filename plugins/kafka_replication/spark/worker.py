@@ -20,7 +20,7 @@ from kafka_replication.copying.pipeline import Pipeline, change_of, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
-from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition, consumer_group
+from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
@@ -260,11 +260,10 @@ class Auditor:
         if isinstance(key, TopicPartition):
             return read_claims(task, key, tools.target.standing.reader, partial(self._moved, task, is_piece=True))
         if task.other_copy is not None:
-            from kafka_replication.kafka.other_copies import Records, compare
+            from kafka_replication.kafka.other_copies import both_sides, compare
 
-            group, stall = consumer_group(job.replication.name), job.replication.copying.stall_timeout
             moved = partial(self._moved, task, is_piece=True)
-            return compare(task, key, *(Records(side, group, stall, moved) for side in (job.source, job.target)))
+            return compare(task, key, *both_sides(job.replication, job.source, job.target, moved))
         try:
             tools.deadline.check(f"auditing {task.where}")
             by_content = [*(unit.by_content for unit in task.units), *(chunk.by_content for chunk in task.spread)]
