@@ -30,7 +30,9 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
     "adopt": (documents.AdoptDocument,),
+    "cutover": (documents.TurnDocument,),
     "failover": (documents.FailoverDocument,),
+    "failback": (documents.TurnDocument,),
     "watch": (documents.WatchDocument,),
 }
 

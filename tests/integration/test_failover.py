@@ -17,10 +17,10 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.overview.rows import facts_of
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow
 from kafka_replication.runs import failover, groups
-from kafka_replication.runs.failover import Asked
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
+from kafka_replication.runs.sealing import Asked
 from kafka_replication.watermarks.sight import Lag
 from stack.ports import LOOPBACK, free_ports
 from tests.support.checker import read

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 274,
-    "classes": 622,
-    "functions": 3668,
+    "modules": 282,
+    "classes": 632,
+    "functions": 3733,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

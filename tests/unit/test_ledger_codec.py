@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import GAP_KINDS, Gap, Ids, Position, Receipt, Transform, Verified
+from kafka_replication.ledger.entries import GAP_KINDS, Gap, Ids, Position, Receipt, Returned, Transform, Verified
+from kafka_replication.ledger.offset_map import AdoptedPlaces
 from kafka_replication.ledger.placement import (
     KafkaPartitions,
     KafkaSegments,
@@ -87,13 +88,25 @@ SEGMENTS = st.lists(
 ANY_GAP = st.builds(
     Gap,
     generation=OFFSET,
-    kind=st.sampled_from(GAP_KINDS),
+    kind=st.sampled_from([kind for kind in GAP_KINDS if kind != "returned"]),
     range=RANGES.filter(lambda each: each.span > 0),
     reason=TEXT,
     approved_by=TEXT,
     ids=IDS_ANY,
     run_id=TEXT,
     time=TEXT,
+)
+ANY_GAP |= st.builds(
+    Gap,
+    generation=OFFSET,
+    kind=st.just("returned"),
+    range=RANGES,
+    reason=TEXT,
+    approved_by=TEXT,
+    ids=IDS_ANY,
+    run_id=TEXT,
+    time=TEXT,
+    returned=st.builds(Returned, seal=TEXT, target=RANGES, surplus=COVERAGES, places=st.builds(AdoptedPlaces, TEXT)),
 )
 OLD_RECEIPT = st.builds(
     Receipt,

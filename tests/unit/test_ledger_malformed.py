@@ -120,7 +120,17 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 
 # Added to a version later. Without `spread`, no target partition has records of ours, and those found are foreign.
 OPTIONAL = {
-    "position": {"adopted", "adopted_places", "quarantined", "skipped", "spread", "transform", "delivery", "sealed"},
+    "position": {
+        "adopted",
+        "adopted_places",
+        "quarantined",
+        "skipped",
+        "spread",
+        "transform",
+        "delivery",
+        "denied",
+        "sealed",
+    },
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "superseded"},
     "removed": {"lost_above_start", "target_starts"},
     "handled": {"given_back", "number"},

@@ -56,6 +56,7 @@ from kafka_replication.reporting.table import (
     PlanDocument,
     PlanFailureDocument,
 )
+from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.verification.auditing import Sample as SampleRow
 
 __all__ = [
@@ -123,7 +124,10 @@ __all__ = [
     "SourceRow",
     "StatusDocument",
     "StatusRow",
+    "StepRow",
     "StoredPlan",
+    "TurnDocument",
+    "TurnRow",
     "VerifiedRow",
     "VerifyDocument",
     "WatchDocument",

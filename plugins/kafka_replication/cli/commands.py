@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 import kafka_replication
-from kafka_replication.cli import command_frame, exporter, files, repairs, terminal_progress
+from kafka_replication.cli import command_frame, exporter, files, repairs, terminal_progress, turning
 from kafka_replication.cli import watch as watching
 from kafka_replication.cli.command_frame import File, Json, Result, act
 from kafka_replication.config.expression import parse_time
@@ -348,7 +348,9 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "audit": repairs.audit,
     "ledger": ledger,
     "adopt": repairs.adopt,
-    "failover": repairs.failover,
+    "cutover": turning.cutover,
+    "failover": turning.failover,
+    "failback": turning.failback,
     "failed": repairs.failed,
     "groups": repairs.groups,
     "acls": repairs.acls,

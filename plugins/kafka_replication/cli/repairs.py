@@ -148,40 +148,6 @@ def adopt(
     act(file, as_json, lambda run: with_spark(run, context.obj, action), writes=apply, looks=not apply)
 
 
-def failover(
-    context: typer.Context,
-    file: File,
-    apply: Annotated[bool, typer.Option("--apply", help="Seal the direction; without it nothing is changed.")] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Open a sealed direction again, if nobody has written to the target since.")
-    ] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Why; the ledger keeps it.")] = "",
-    by: Annotated[str, typer.Option("--by", help="Who does it.", show_default="your login")] = "",
-    as_json: Json = False,
-) -> None:
-    """Give the source up and go on at the target; never asks the source, which may be gone.
-
-    Shows what is verified, and what only the source had at the last look. With --apply no run copies any more, what was
-    copied is verified, consumer groups are moved to the best places that are proved, and others may write to the
-    target.
-    The exit code is 1 if something could not be verified or moved.
-    """
-    from kafka_replication.cli.terminal_progress import with_spark
-
-    def action(run: Run, launcher: Launcher) -> Result:
-        from kafka_replication.runs import failover as over
-
-        if apply and undo:
-            raise BadInput("--apply and --undo contradict each other", "give one of them")
-        if apply:
-            document = over.failover(run, over.Asked(by=by or getpass.getuser(), reason=reason), launcher)
-        else:
-            document = over.undo(run) if undo else over.preview(run)
-        return document, document.text, int(document.failed and document.applied)
-
-    act(file, as_json, lambda run: with_spark(run, context.obj, action), writes=apply, looks=not apply)
-
-
 def audit(
     context: typer.Context,
     file: File,

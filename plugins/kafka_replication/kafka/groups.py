@@ -77,7 +77,7 @@ def committed(
         request = [ConsumerGroupTopicPartitions(group)]
         return admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=topics.TIMEOUT)[group]
 
-    for group, answer in _each(groups, ask):
+    for group, answer in each(groups, ask):
         if isinstance(answer, KafkaError):
             need = AskedFor.of(admin, group=(Operation.DESCRIBE, group))
             failed[group] = translate(answer, f"reading the offsets of group {group}", need)
@@ -102,7 +102,7 @@ def commit(admin: AdminClient, group: str, places: Mapping[TopicPartition, Commi
     request = [ConsumerGroupTopicPartitions(group, asked)]
     future = admin.alter_consumer_group_offsets(request, request_timeout=topics.TIMEOUT)[group]
     need = AskedFor.of(admin, group=(Operation.READ, group))
-    ((_, answer),) = _each([group], lambda _: future)
+    ((_, answer),) = each([group], lambda _: future)
     if isinstance(answer, KafkaError):
         if answer.code() in HAS_MEMBERS:
             raise ActiveGroup
@@ -127,7 +127,7 @@ def without_right(admin: AdminClient, groups: Collection[str]) -> list[str]:
         return future
 
     denied = list[str]()
-    for group, answer in _each(groups, ask):
+    for group, answer in each(groups, ask):
         if isinstance(answer, KafkaError):
             denied += [group] if answer.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else []
         elif answer.authorized_operations is not None and AclOperation.READ not in answer.authorized_operations:
@@ -135,7 +135,7 @@ def without_right(admin: AdminClient, groups: Collection[str]) -> list[str]:
     return denied
 
 
-def _each(groups: Collection[str], ask: Callable[[str], Future[Any]]) -> Iterator[tuple[str, Any]]:
+def each(groups: Collection[str], ask: Callable[[str], Future[Any]]) -> Iterator[tuple[str, Any]]:
     """The answer of each group, or its KafkaError."""
     names = sorted(groups)
     for first in range(0, len(names), AT_ONCE):

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafka_replication.ledger.entries import POSITIONS, Entry, Gap, Handled, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.entries import (
+    POSITIONS,
+    Entry,
+    Gap,
+    Handled,
+    Position,
+    Receipt,
+    Removed,
+    Returned,
+    Verified,
+)
 from kafka_replication.ledger.placement import UnknownPlacement, end_of, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.model.choices import EXACTLY_ONCE, Delivery
@@ -62,8 +72,19 @@ class Account:
         return max((offset for offset in recorded if offset is not None), default=None)
 
     def given_up(self) -> Coverage:
-        """The offsets that were never copied, and were given up by approval."""
+        """The offsets that this direction never copied: given up by approval, or returned."""
         return Coverage.of(gap.range for gap in self.gaps if not gap.copied)
+
+    @property
+    def turn(self) -> Returned | None:
+        """The latest turn; None if the direction never went on behind a seal of the other one."""
+        return max((gap.returned for gap in self.gaps if gap.returned), key=lambda turn: turn.target, default=None)
+
+    @property
+    def others_until(self) -> int:
+        """The target offset below which records of others lie, behind which this direction was opened."""
+        adopted, turn = self.position.adopted, self.turn
+        return max(adopted.target_until if adopted else 0, turn.target.until if turn else 0)
 
     def unproven(self) -> Coverage:
         """The offsets that were copied, but whose verification was given up by approval."""

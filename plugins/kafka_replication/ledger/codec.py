@@ -51,7 +51,7 @@ def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
 
 
 def gap_key(key: PartitionKey, gap: Gap) -> bytes:
-    return key.entry("gap", gap.generation, gap.range.from_)
+    return key.entry("gap", *gap.numbers)
 
 
 def handled_key(key: PartitionKey, handled: Handled) -> bytes:

@@ -12,6 +12,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from kafka_replication.ledger.gap import GAP_KINDS as GAP_KINDS
+from kafka_replication.ledger.gap import Gap as Gap
+from kafka_replication.ledger.gap import Returned as Returned
 from kafka_replication.ledger.offset_map import AdoptedPlaces, OffsetMap
 from kafka_replication.ledger.placement import (
     JsonPlacement,
@@ -55,9 +58,9 @@ class Position(LedgerEntry):
     KIND = "position"
     FORMAT = 1
     OPTIONAL = frozenset(
-        {"adopted", "adopted_places", "delivery", "quarantined", "receipts_from", "sealed", "skipped", "spread"}
+        {"adopted", "adopted_places", "delivery", "denied", "quarantined", "receipts_from", "sealed", "skipped"}
     )
-    OPTIONAL |= {"target_epochs", "transform"}
+    OPTIONAL |= {"spread", "target_epochs", "transform"}
 
     generation: Number
     ids: Ids
@@ -77,6 +80,7 @@ class Position(LedgerEntry):
     adopted: Adopted | None = None  # the copy below ``start``, if another tool made it
     adopted_places: AdoptedPlaces | None = None  # where the records of that copy lie, as far as it was proved
     sealed: Seal | None = None  # nothing more is copied in this direction
+    denied: str = ""  # who denied producers to write to the source topic for a cut-over, and when; empty: nobody
     extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -161,38 +165,6 @@ class Verified(LedgerEntry):
     judged_until: Number | None = None  # target offset below which every record is explained
     superseded: Number = 0  # records that were read back where a newer one of their key was found
     extra: Extra = field(default_factory=dict, hash=False)
-
-
-# retention: the source deleted the records before they were copied. late: the offsets are before the log start of a
-# partition that was added later. unverifiable: the target deleted the copies before they were read back.
-GAP_KINDS = ("retention", "late", "unreadable", "unverifiable")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap(LedgerEntry):
-    """Source offsets that a person gave up. Written with the position that passes them. Never removed."""
-
-    KIND = "gap"
-    FORMAT = 1
-
-    generation: Number
-    kind: str  # one of GAP_KINDS
-    range: JsonRange
-    reason: str
-    approved_by: str
-    ids: Ids
-    run_id: str
-    time: str  # RFC 3339 UTC
-    extra: Extra = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        if self.kind not in GAP_KINDS or not self.range.span:
-            raise ValueError(f"not a gap: {self.kind!r} {self.range}")
-
-    @property
-    def copied(self) -> bool:
-        """True if the records were copied, and only their verification was given up."""
-        return self.kind == "unverifiable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

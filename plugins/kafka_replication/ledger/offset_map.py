@@ -21,6 +21,7 @@ from pydantic import ConfigDict
 
 from kafka_replication.ledger.values import STRICT, Number
 from kafka_replication.model.errors import LedgerUnreadable
+from kafka_replication.model.offsets import OffsetRange
 
 # Characters of a map in a receipt. Where one in ten records is missing at random, 300,000 records take 33,000.
 MOST: Final = 32 << 10
@@ -41,6 +42,13 @@ class OffsetMap:
 
     numbers: str
     every: Number = 1
+
+    def runs(self, chunk: OffsetRange) -> Iterator[OffsetRange] | None:
+        """The source offsets that have a record, in order; None if they are not known. Raises LedgerUnreadable."""
+        if self.every > 1:
+            return None
+        firsts, untils, _ = _runs(self.numbers)
+        return (OffsetRange(chunk.from_ + a, chunk.from_ + b) for a, b in zip(firsts, untils, strict=True))
 
     def before(self, chunk: int, offset: int) -> tuple[int, int]:
         """The least and the most records that the chunk has before this source offset: the same number twice if that is
@@ -152,9 +160,14 @@ class AdoptedPlaces:
             runs = runs[len(runs) // 4 + 1 :]
         return None
 
+    @property
+    def runs(self) -> Sequence[AdoptedRun]:
+        """All runs, in their order. Raises LedgerUnreadable."""
+        return _adopted_runs(self.numbers)
+
     def run(self, offset: int) -> AdoptedRun | None:
         """The last run that begins at or before this source offset; None if none does. Raises LedgerUnreadable."""
-        runs = _adopted_runs(self.numbers)
+        runs = self.runs
         number = bisect_right(runs, offset, key=lambda run: run.source)
         return runs[number - 1] if number else None
 

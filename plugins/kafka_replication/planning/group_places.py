@@ -10,12 +10,13 @@ No record at or behind the committed offset lies below its translation, whatever
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import accumulate
 
 from kafka_replication.ledger.account import Account
-from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.entries import Gap, Receipt
+from kafka_replication.ledger.offset_map import OffsetMap
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 
@@ -33,14 +34,36 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """The records of one receipt: of the source offsets ``range``, at ``places`` of the target, in their order."""
+    """``count`` records of the source offsets ``range``, at ``places`` of the target, in their order: of a receipt, or
+    returned ones. Not ``told``: which offsets and which places have a record is not known, and there may be fewer.
+    """
 
-    receipt: Receipt
+    range: OffsetRange
     places: Coverage
+    count: int
+    _: KW_ONLY
+    map: OffsetMap | None = None
+    told: bool = True
 
-    @property
-    def range(self) -> OffsetRange:
-        return self.receipt.range
+    @classmethod
+    def of(cls, receipt: Receipt) -> _Chunk:
+        places = Coverage.of(range_ for part in receipt.parts for range_ in part.offsets)
+        told = receipt.copied == receipt.count  # else a transform made several records of one
+        return cls(receipt.range, places, receipt.count, map=receipt.offset_map, told=told)
+
+    @classmethod
+    def of_returned(cls, gap: Gap) -> Iterator[_Chunk]:
+        """Of the records that came from the target, in their order."""
+        runs = gap.returned.places.runs if gap.returned else ()
+        source, target = gap.range.from_, 0
+        for number, run in enumerate(runs):
+            is_whole = number or run.source == source  # the first ones are left out where there are many
+            if again := run.again if is_whole else run.source - source:
+                between = OffsetRange(source, run.source), Coverage.of([OffsetRange(target, run.target)])
+                yield cls(*between, again, told=False)
+            source, target = run.source + run.count, run.target + run.count
+            if run.count:
+                yield cls(OffsetRange(run.source, source), Coverage.of([OffsetRange(run.target, target)]), run.count)
 
     @property
     def first(self) -> int:
@@ -52,17 +75,19 @@ class _Chunk:
 
     def before(self, offset: int) -> tuple[int, int]:
         """The least and the most records that it has before this source offset."""
-        receipt, range_ = self.receipt, self.range
-        if receipt.offset_map is not None:
-            return receipt.offset_map.before(range_.from_, offset)
-        if receipt.copied != receipt.count:  # a transform made several records of one
-            return (receipt.count, receipt.count) if offset >= range_.until else (0, receipt.count)
-        return max(0, receipt.count - (range_.until - offset)), min(receipt.count, offset - range_.from_)
+        range_, count = self.range, self.count
+        if self.map is not None:
+            return self.map.before(range_.from_, offset)
+        if not self.told:
+            return (count, count) if offset >= range_.until else (0, count)
+        return max(0, count - (range_.until - offset)), min(count, offset - range_.from_)
 
     def place(self, records: int) -> int:
         """The least target offset that has so many of its records before it."""
         if not records:
             return self.first
+        if records == self.count and not self.told:
+            return self.until
         for range_ in self.places:
             if records <= range_.span:
                 return range_.from_ + records
@@ -87,9 +112,8 @@ class GroupPlaces:
         """``receipts`` has those of the partition, as far as they are kept."""
         position = account.position
         own = committed(receipts.of(account.key, position.generation), position.coverage)
-        own.sort(key=lambda receipt: receipt.range.from_)
-        placed = ((receipt, Coverage.of(r for part in receipt.parts for r in part.offsets)) for receipt in own)
-        chunks = [_Chunk(receipt, places) for receipt, places in placed if places]
+        chunks = [*map(_Chunk.of, own), *(one for gap in account.gaps for one in _Chunk.of_returned(gap))]
+        chunks = sorted((one for one in chunks if one.places), key=lambda chunk: chunk.range.from_)
         lowest = accumulate((chunk.first for chunk in reversed(chunks)), min)
         return cls(
             account=account,
@@ -127,6 +151,20 @@ class GroupPlaces:
             why.append(f"source offsets before {start} are not copied (start_from)")
         return Translated(max(place, self.log.from_), sum(number for number, _ in reasons), "; ".join(why))
 
+    def beside(self, asked: int, there: int | None) -> Translated:
+        """The same for a group that has committed ``there`` on the target; None: nothing. What it has not read of the
+        records that only the target had when the direction was turned around is not passed either.
+        """
+        found, turn = self.translate(asked), self.account.turn
+        surplus, read = turn.surplus if turn else Coverage(), there or 0
+        unread = next((max(range_.from_, read) for range_ in surplus if read < range_.until), None)
+        if unread is None or unread >= found.offset:
+            return found
+        passed = OffsetRange(unread, found.offset)
+        why = "records that only the target had were not read by this group"
+        again = found.again + passed.span - surplus.within(passed).span
+        return Translated(unread, again, f"{found.why}; {why}" if found.why else why)
+
     def _copied_by_another_tool(self, asked: int, until: int) -> Translated:
         """No receipt tells where these copies are, but some of them were compared. ``until`` is where they end."""
         start, places = self.account.position.start, self.account.position.adopted_places
@@ -155,13 +193,13 @@ class GroupPlaces:
             return lowest, 0
         chunk = self._chunks[number]
         least, most = chunk.before(min(offset, chunk.range.until))
-        if least < chunk.receipt.count:
+        if least < chunk.count:
             lowest = min(lowest, chunk.place(least))
         if least or behind is None:
             behind = max(behind or 0, chunk.place(least))
         place = min(behind, lowest)
         unsure = most - (least if place >= chunk.place(least) else 0)
-        surplus = chunk.places.span - chunk.receipt.count  # without transactions some places have no record of it
+        surplus = chunk.places.span - chunk.count if chunk.told else 0  # without transactions: places without a record
         return place, unsure + (surplus if offset < chunk.range.until else 0)
 
     def _untold_from(self, offset: int) -> bool:
@@ -176,6 +214,6 @@ class GroupPlaces:
         number = bisect_right(self._chunks, offset, key=lambda chunk: chunk.range.until) - 1
         while number >= 0 and self._ends[number] > place:
             chunk = self._chunks[number]
-            again += chunk.receipt.count if chunk.until > place else 0
+            again += chunk.count if chunk.until > place else 0
             number -= 1
         return again

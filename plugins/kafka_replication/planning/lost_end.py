@@ -63,6 +63,9 @@ def take_back(account: Account, receipts: Receipts, ends: Mapping[int, int], sta
         new_ends[part.partition] = min(part.first, new_ends.get(part.partition, part.first))
     retried = (part for one in account.retries for part in one.parts)
     standing = ends_of([*(part for one in known if one not in lost for part in one.parts), *retried])
+    if position.spread is None:
+        number = key.source.partition
+        standing[number] = max(standing.get(number, 0), account.others_until)
     return TakenBack(
         offsets=offsets,
         change=Change(key=key, write=(_ending(first, key, {**new_ends, **standing}), *others), delete=tuple(lost)),
@@ -117,6 +120,7 @@ def proven_lost(
     compacted = "compact" in config.get("cleanup.policy", "")
     if compacted and position.spread is not None:
         return set()
+    missing = {number: end for number, end in missing.items() if end != account.others_until}
     entries: list[Receipt | Handled] = [*receipts.of(key, position.generation), *account.retries]
     since = now(int(config.get("delete.retention.ms", 0)) / 1000) if compacted else ""
     ours = target_ends(entry for entry in entries if entry.time > since)
@@ -162,6 +166,8 @@ def _check(account: Account, receipts: Receipts, lost: Collection[Receipt], ends
         raise NotProven(f"there is no receipt of {untold}, which may have stood there, too")
     if any(end < account.removed.start(number) for number, end in ends.items()):
         raise NotProven("it ends below the offsets that its retention has removed")
+    if position.spread is None and ends.get(key.source.partition, MAX_OFFSET) < account.others_until:
+        raise NotProven("it lost records of others, behind which this direction was opened")
     handled = (part for entry in account.handled for part in entry.parts)
     retried = account.decided("retried")
     if any(part.until > ends.get(part.partition, part.until) for part in handled) or any(

@@ -73,8 +73,8 @@ def expected_end(account: Account, partition: int, commit_takes: int) -> int:
     """
     end = account.position.ends(account.key.source.partition).get(partition, 0)
     wrote = account.position.coverage.subtract(account.given_up())
-    if (adopted := account.position.adopted) is not None and end == adopted.target_until:
-        return end  # the records there are all of another tool
+    if end == account.others_until:
+        return end  # the records there are all of others
     return end + commit_takes if end and wrote else end
 
 

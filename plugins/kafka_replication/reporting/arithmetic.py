@@ -129,7 +129,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         )
         for name in ASIDE
     }
-    lost = account.given_up().subtract(counted).within(range_).span
+    returned = Coverage.of(gap.range for gap in account.gaps if gap.returned).subtract(counted).within(range_).span
+    lost = account.given_up().subtract(counted).within(range_).span - returned
     engines = tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id))
     return RangeReport(
         **place(key, range_),
@@ -143,7 +144,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         duplicates=whole.duplicates,
         superseded=whole.superseded,
         not_visible=whole.not_visible,
-        missing=range_.span - whole.span - lost + (gone_here + gone_before).records,
+        returned=returned,
+        missing=range_.span - whole.span - lost - returned + (gone_here + gone_before).records,
         lost=lost,
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,

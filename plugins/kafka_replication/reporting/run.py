@@ -29,7 +29,7 @@ PlannedOutcome = Literal["planned", "nothing_to_do", "failed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport(SpanRow):
     """One range of a run. ``until - from`` is the sum of ``copied``, ``copied_before``, ``filtered``, ``quarantined``,
-    ``skipped``, ``lost_in_delivery``, ``not_visible``, ``lost`` and ``missing``; docs/words.md explains each.
+    ``skipped``, ``lost_in_delivery``, ``not_visible``, ``lost``, ``returned`` and ``missing``; docs/words.md has each.
 
     ``superseded`` of the copied records are not found, because a newer one of their key is there (`shape: latest`).
     ``written`` counts the records of ``copied`` on the target, ``digest_ok`` is null if no digest was compared, and
@@ -50,6 +50,7 @@ class RangeReport(SpanRow):
     superseded: int = 0
     not_visible: int = 0  # derived: transaction markers, aborted records and records removed by compaction
     lost: int = 0  # given up by approval
+    returned: int = 0  # came from the target, behind whose seal the direction was opened
     missing: int = 0  # not on the target yet, or gone before they were read back
     digest_ok: bool | None = None
     watermark: int | None = None
@@ -171,6 +172,8 @@ def _counted(ranges: Iterable[RangeReport]) -> Iterator[str]:
     """The counts of single ranges that no column has."""
     named = [(f"{line.key.source} {line.range}", line) for line in ranges]
     for where, line in named:
+        if line.returned:
+            yield f"{where}: {line.returned} offsets came from {line.target_topic} on the target, and need no copy"
         if line.filtered or line.quarantined or line.skipped:
             counts = f"{line.filtered} filtered, {line.quarantined} quarantined, {line.skipped} skipped"
             yield f"{where}: records that were not copied on purpose: {counts}"

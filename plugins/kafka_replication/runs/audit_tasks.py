@@ -327,8 +327,7 @@ class Divider:
         if chosen.key.target in self.reading.searched or position.spread:
             return None  # it was read whole already
         complete = self.request.is_complete
-        if position.adopted is not None:
-            log = readable(max(log.from_, min(position.adopted.target_until, log.until)), log.until)
+        log = readable(max(log.from_, min(self.sides.view[chosen.key].others_until, log.until)), log.until)
         if complete and existing == "refuse" and position.generation == 1:
             if not chosen.some_expired:
                 return log

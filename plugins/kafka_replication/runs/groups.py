@@ -273,11 +273,12 @@ def _translated(
         if at not in places:
             why = str(logs[copy]) if copy in logs else "nothing of this partition was copied yet"
             return replace(row, why=why)
-        found, log_end = places[at].translate(committed.offset), places[at].log.until
+        there = one.target.get(copy)
+        found = places[at].beside(committed.offset, there.offset if there else None)
+        log_end = places[at].log.until
         if found.offset > log_end:
             return replace(row, why=f"the target ends at {log_end}, before the place {found.offset}: it lost data")
         row = replace(row, place=found.offset, again=found.again, why=found.why)
-        there = one.target.get(copy)
         if there is None and copy in one.target:
             return replace(row, state="waiting", why="an open transaction is about to commit its place on the target")
         if there is None or there.offset < found.offset:
