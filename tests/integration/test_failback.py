@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.reporting.turning import TurnDocument
-from kafka_replication.runs import cutover, failback, failover
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs import cutover, failback, failover, sealing
 from kafka_replication.runs.cutover import Wishes
-from kafka_replication.runs.run import Run, open_run
+from kafka_replication.runs.run import LeasedRun, Run, open_run
 from tests.support.checker import read
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
+from tests.support.waiting import wait_until
 
 WISHES = Wishes(by="ann", reason="a drill", quiet=0.5, sample=-1)
 
@@ -84,3 +91,203 @@ def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) 
     assert values(scene.target, scene.topic) == numbers(range(100), range(200, 220), range(100, 107), range(300, 303))
     assert back.run().outcome == "failed", "the other direction is sealed"
     assert gone_back(scene, back, "again").text.count("opened before") == 1
+
+
+class Crashes:
+    """Dies once before, and once after, each change of a position; each attempt comes a step further."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._real, self._done = sealing.change, set[tuple[str, str]]()
+        monkeypatch.setattr(sealing, "change", self)
+
+    def __call__(self, run: LeasedRun, key: PartitionKey, make: Any) -> None:
+        self._die("before", run, key)
+        self._real(run, key, make)
+        self._die("after", run, key)
+
+    def _die(self, when: str, run: LeasedRun, key: PartitionKey) -> None:
+        caller = sys._getframe(2).f_code.co_name
+        place = when, f"{caller} {run.replication.name} {key}"
+        if place not in self._done:
+            self._done.add(place)
+            raise KeyboardInterrupt(str(place))
+
+    @property
+    def count(self) -> int:
+        return len(self._done)
+
+
+def until_done(command: Callable[[int], TurnDocument]) -> TurnDocument:
+    for number in range(60):
+        with suppress(KeyboardInterrupt):
+            document = command(number)
+            if not document.failed:
+                return document
+    raise AssertionError("it did not get to its end")
+
+
+def test_killed_at_each_change_of_a_position_and_repeated(
+    scene: Scenario, back: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for direction in (scene, back):
+        direction.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic, 2)
+    for partition in range(2):
+        scene.source.produce(scene.topic, numbered(30, 1000 * partition), partition)
+    scene.run()
+    crashes = Crashes(monkeypatch)
+    until_done(lambda n: cut_over(scene, sample=0))
+    scene.target.produce(scene.topic, numbered(9, 500), 0)
+    until_done(lambda n: gone_back(scene, back, f"turn {n}"))
+    assert crashes.count >= 2 * (2 + 2 + 2 + 2), "sealed, opened, sealed, opened: two partitions each"
+    monkeypatch.undo()
+    scene.source.produce(scene.topic, numbered(4, 600), 0)
+    assert scene.run().outcome == "done"
+    for cluster in (scene.source, scene.target):
+        assert values(cluster, scene.topic) == numbers(range(30), range(500, 509), range(600, 604))
+        there = [record.value for _, record in read(cluster.bootstrap, scene.topic, 1)]
+        assert there == numbers(range(1000, 1030))
+
+
+def test_there_and_back_again_and_again(scene: Scenario, back: Scenario) -> None:
+    """A group moves along each time: it reads each record once, as all sides are at rest when it moves."""
+    for direction in (scene, back):
+        direction.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    got = list[bytes | None]()
+
+    def at_work(cluster: Cluster, first: int, reads: int) -> None:
+        """Ten records are written; the group reads some, commits and stops."""
+        cluster.produce(scene.topic, numbered(10, first))
+        places, _ = kafka_groups.committed(cluster.admin, [group])
+        begin = place.offset if (place := places.get(group, {}).get(at)) else 0
+        wanted = [(offset, record) for offset, record in read(cluster.bootstrap, scene.topic, 0) if offset >= begin][
+            :reads
+        ]
+        got.extend(record.value for _, record in wanted)
+        if wanted:
+            kafka_groups.commit(cluster.admin, group, {at: Committed(wanted[-1][0] + 1)})
+
+    for turn in range(3):
+        at_work(scene.source, 100 * turn, 8)
+        done = cut_over(scene)
+        assert not done.failed, done.text
+        assert not turn or done.groups[0].again == 0, done.text
+        at_work(scene.target, 100 * turn + 50, 9)
+        done = gone_back(scene, back, f"turn {turn}")
+        assert not done.failed, done.text
+        assert done.groups[0].again == 0, done.text
+    at_work(scene.source, 300, 1000)
+    scene.run()
+    everything = numbers(
+        *(range(n, n + 10) for turn in range(3) for n in (100 * turn, 100 * turn + 50)), range(300, 310)
+    )
+    assert values(scene.source, scene.topic) == values(scene.target, scene.topic) == everything == got
+    report = auditing.audit(opened(scene), auditing.AuditRequest(), InProcess())
+    assert report.outcome == "clean", report.text()
+
+
+def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None:
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    dry = cutover.preview(opened(scene), Wishes(by="ann"), InProcess())
+    assert [step.state for step in dry.steps] == ["to do"] * 3 and dry.partitions[0].last_write
+    stop = threading.Event()
+
+    def produce() -> None:
+        while not stop.wait(0.05):
+            scene.source.produce(scene.topic, numbered(1, 500))
+
+    writer = threading.Thread(target=produce)
+    writer.start()
+    try:
+        done = cut_over(scene)
+    finally:
+        stop.set()
+        writer.join()
+    assert done.failed and "producers still write" in done.text and not scene.position().sealed
+    member = Consumer(
+        {"bootstrap.servers": scene.source.bootstrap, "group.id": f"{scene.name}-g", "auto.offset.reset": "earliest"}
+    )
+    member.subscribe([scene.topic])
+    wait_until(lambda: member.poll(0.1) is not None)
+    member.commit(asynchronous=False)
+    done = cut_over(scene)
+    assert [(step.step, step.state) for step in done.steps] == [
+        ("copied", "done"),
+        ("groups", "blocked"),
+        ("sealed", "to do"),
+    ]
+    assert f"group {scene.name}-g" in done.steps[1].what
+    member.close()
+    done = cut_over(scene)
+    assert not done.failed and done.cut, done.text
+    assert cut_over(scene).steps[0].what == "it was sealed before"
+    with pytest.raises(Refused, match="others may have written"):
+        cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
+
+
+def test_directions_that_cannot_be_turned_around(scene: Scenario, back: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    with pytest.raises(BadInput, match="does not copy from the target"):
+        gone_back(scene, scene)
+    done = gone_back(scene, back)
+    assert done.steps[0].state == "blocked" and "is not sealed" in done.text
+    assert not back.bare_run().view().positions
+    back.settings["topics"] = {"include": ["other"]}
+    with pytest.raises(BadInput, match=f"does not copy {scene.topic} to {scene.topic}"):
+        gone_back(scene, back)
+    back.settings["topics"] = {"include": [back.topic]}
+    cut_over(scene)
+    scene.source.delete(scene.topic)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    done = gone_back(scene, back)
+    assert "deleted or created anew" in done.text
+
+
+def test_records_that_are_written_to_the_target_behind_the_seal_of_the_other_direction(
+    scene: Scenario, back: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer was not stopped. They come back with the next call."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    cut_over(scene)
+    scene.target.produce(scene.topic, numbered(5, 100))
+    real = failback.Failback._open_forward
+
+    def late(turning: failback.Failback) -> str:
+        monkeypatch.undo()
+        scene.target.produce(scene.topic, numbered(3, 200))
+        return real(turning)
+
+    monkeypatch.setattr(failback.Failback, "_open_forward", late)
+    done = gone_back(scene, back)
+    assert done.failed and "were written meanwhile" in done.text, done.text
+    assert scene.position().sealed
+    done = gone_back(scene, back, "again")
+    assert not done.failed, done.text
+    assert values(scene.source, scene.topic) == numbers(range(10), range(100, 105), range(200, 203))
+
+
+def test_a_source_that_still_gets_records_when_the_other_direction_was_opened(scene: Scenario, back: Scenario) -> None:
+    """Somebody writes there before the first copy: they are not covered, and the command may be called again."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    failover.failover(opened(scene, "over"), WISHES, InProcess())
+    scene.target.produce(scene.topic, numbered(5, 100))
+    turning = failback.Failback(forward=opened(scene), back=opened(back), asked=WISHES, launcher=InProcess())
+    turning._open_back()
+    scene.source.produce(scene.topic, numbered(2, 300))
+    assert "foreign" in {line.error and "foreign" for line in back.run().failed}
+    done = gone_back(scene, back)
+    assert not done.failed, done.text
+    assert values(scene.source, scene.topic) == numbers(range(10), range(300, 302), range(100, 105))
+    scene.run()
+    assert values(scene.target, scene.topic) == numbers(range(10), range(100, 105), range(300, 302))

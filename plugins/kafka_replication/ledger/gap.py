@@ -19,7 +19,7 @@ GAP_KINDS = ("retention", "late", "unreadable", "unverifiable", RETURNED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """The turn of a direction: it goes on behind the ``seal`` (its run id) of the other direction, its reverse.
+    """The turn of a direction: it goes on behind the ``seal`` (its id) of the other direction, its reverse.
 
     ``target`` bounds the target offsets of the records that others wrote there since this direction was sealed; the
     target ended behind them then. ``places`` has the places of the returned records on the target. ``surplus`` are the

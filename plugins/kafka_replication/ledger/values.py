@@ -126,6 +126,11 @@ class Seal:
     run_id: str
     time: str  # RFC 3339 UTC
 
+    @property
+    def id(self) -> str:
+        """Tells it from other seals of its partition."""
+        return f"{self.time} {self.run_id}"
+
     def __str__(self) -> str:
         return f"by {self.why} at {self.time}, by {self.by}" + (f": {self.reason}" if self.reason else "")
 

@@ -33,7 +33,7 @@ class Stamp:
 def is_behind(account: Account | None, other: Account) -> bool:
     """True if this direction was opened behind the present seal of the other one, which is sealed."""
     turn, seal = account.turn if account else None, other.position.sealed
-    return turn is not None and seal is not None and turn.seal == seal.run_id
+    return turn is not None and seal is not None and turn.seal == seal.id
 
 
 def nothing_copied_since(account: Account) -> bool:
@@ -72,7 +72,7 @@ def turned(
         run_id=stamp.run_id,
         time=stamp.time,
         returned=Returned(
-            seal=seal.run_id,
+            seal=seal.id,
             target=OffsetRange(from_, target_end),
             surplus=surplus_of(other, target_end),
             places=places_of(other, receipts, returned),

@@ -6,6 +6,7 @@ Each step looks at the clusters and at the ledger anew, and may be repeated from
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -88,7 +89,7 @@ class Turn:
         return True
 
     def _view(self) -> LedgerView:
-        view = sealing.view_of(self.run)
+        view = own(self.run.replication, self.run.view())
         return replace(
             view, positions={key: view.positions[key] for key in view.positions if key not in self.left_alone}
         )
@@ -118,8 +119,8 @@ class Turn:
                 sealing.fence(leased_run)
                 sealing.open_again(leased_run, self._view())
         wrote, behind = set[PartitionKey](), dict[PartitionKey, int]()
-        for number in range(RUNS):
-            run = replace(self.run, run_id=f"{self.run.run_id}.{number}")
+        for _ in range(RUNS):
+            run = replace(self.run, run_id=f"{self.run.run_id}.{secrets.token_hex(4)}")
             report = runner.execute(run, self.launcher, Request())
             if failed := [line for line in report.failed if line.key not in self.left_alone]:
                 what = f"{len(failed)} ranges failed; {failed[0].key.source}: {failed[0].error}"
@@ -167,6 +168,7 @@ class Turn:
             sealing.fence(run)
             if behind := self._lags():
                 raise NotYet(f"{next(iter(behind)).source}: {next(iter(behind.values()))} offsets are not verified")
+            sealing.view_of(run)
             view = self._view()
             errors = sealing.seal_each(run, view.positions, self.why, self.asked)
             if errors:
@@ -258,7 +260,8 @@ def _check(run: Run) -> None:
 
 
 def is_sealed(run: Run) -> bool:
-    return all(position.sealed for position in sealing.view_of(run).positions.values())
+    positions = own(run.replication, run.view()).positions.values()
+    return bool(positions) and all(position.sealed for position in positions)
 
 
 def document_of(turn: Turn, *, applied: bool) -> TurnDocument:
