@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
     "adopt": (documents.AdoptDocument,),
+    "certify": (documents.CertifiedDocument, documents.CheckedCertificate),
     "failover": (documents.FailoverDocument,),
     "watch": (documents.WatchDocument,),
 }
