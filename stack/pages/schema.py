@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "approve-gap": (documents.ApprovedDocument,),
     "reset": (documents.ResetDocument,),
     "adopt": (documents.AdoptDocument,),
+    "certify": (documents.CertifiedDocument, documents.CheckedCertificate),
     "cutover": (documents.TurnDocument,),
     "failover": (documents.FailoverDocument,),
     "failback": (documents.TurnDocument,),

@@ -24,6 +24,7 @@ ORDER = (
     "verify",
     "audit",
     "ledger",
+    "certify",
     "adopt",
     "cutover",
     "failover",

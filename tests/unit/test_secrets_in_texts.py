@@ -30,6 +30,7 @@ NO_SECRETS = frozenset(
         "kafka.connect_diagnosis.Asked.settings",
         "ledger.codec._Form.optional",
         "ledger.placement.UnknownPlacement.content",
+        "reporting.certificate.Certificate.settings",
         "reporting.ledger.LedgerRow.position",
         "web.actions.Action.conf",
     }

@@ -37,6 +37,14 @@ from kafka_replication.reporting.acls import AclsDocument, ScramRow
 from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow
 from kafka_replication.reporting.audit import AuditDocument, AuditOutcome, AuditRow, DifferenceRow
 from kafka_replication.reporting.backfill import BackfillPlanDocument, BackfillRow
+from kafka_replication.reporting.certificate import (
+    Certificate,
+    CertifiedDocument,
+    CertifiedPartition,
+    CertifiedReceipts,
+    CertifiedSelection,
+    CheckedCertificate,
+)
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
 from kafka_replication.reporting.groups import GroupsDocument
@@ -72,8 +80,14 @@ __all__ = [
     "AuditRow",
     "BackfillPlanDocument",
     "BackfillRow",
+    "Certificate",
+    "CertifiedDocument",
+    "CertifiedPartition",
+    "CertifiedReceipts",
+    "CertifiedSelection",
     "CheckDocument",
     "CheckFailureDocument",
+    "CheckedCertificate",
     "DecidedDocument",
     "DecidedRow",
     "DifferenceRow",

@@ -286,7 +286,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
             with launcher as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
-            rows = verified_rows(results, moved, standing(leased_run, terminal_progress.snapshot))
+            rows = verified_rows(results, moved, standing(leased_run, Run.snapshot_to_show))
         document = VerifyDocument(replication=run.replication.name, ranges=rows)
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))
@@ -347,6 +347,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "verify": verify,
     "audit": repairs.audit,
     "ledger": ledger,
+    "certify": repairs.certify,
     "adopt": repairs.adopt,
     "cutover": turning.cutover,
     "failover": turning.failover,

@@ -193,6 +193,66 @@ def audit(
     act(file, as_json, lambda run: with_spark(run, context.obj, action))
 
 
+def certify(
+    context: typer.Context,
+    file: File,
+    topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
+    from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
+    until: Annotated[
+        int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder for both files.", show_default="this one")] = Path(),
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key", help="The PEM file of the private key (Ed25519).", show_default="KAFKA_REPLICATION_SIGNING_KEY"
+        ),
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option("--check", help="Check this certificate, its .json and .html file; write none.")
+    ] = None,
+    public_key: Annotated[
+        Path | None, typer.Option("--public-key", help="With --check: the PEM file of the key that is expected.")
+    ] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="With --check: compare ledger and records with it, too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a signed certificate of what was copied and verified, as JSON and as a page; or check one.
+
+    The exit code is 1 if not everything is verified, or if something is wrong with the certificate that is checked.
+    """
+    from kafka_replication.cli.terminal_progress import with_spark
+
+    def write(run: Run) -> Result:
+        from kafka_replication.runs import audit, certifying
+
+        range_ = _range(from_, MAX_OFFSET if until is None else until)
+        request = audit.AuditRequest(topic or None, partition, range_)
+        document = certifying.certify(run, out, request, key=key, file=file)
+        return document, document.text, int(not document.certificate.verified)
+
+    def checked(run: Run, launcher: Launcher) -> Result:
+        from kafka_replication.runs import certifying
+
+        assert check is not None
+        document, made = certifying.check(check, public_key)
+        if data:
+            with launcher as spark:
+                document = certifying.with_data(run, document, made, spark)
+        return document, document.text, int(bool(document.problems))
+
+    if check is None:
+        if data or public_key:
+            raise typer.BadParameter("--data and --public-key are for --check alone")
+        act(file, as_json, write, looks=True)
+    if topic or partition is not None or from_ or until is not None or key:
+        raise typer.BadParameter("a certificate that is checked says itself what it is about: leave out other options")
+    act(file, as_json, lambda run: with_spark(run, context.obj, checked))
+
+
 def _range(from_: int, until: int) -> OffsetRange:
     try:
         return OffsetRange(from_, until)

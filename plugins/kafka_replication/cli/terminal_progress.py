@@ -15,12 +15,9 @@ import typer
 from kafka_replication.cli.command_frame import Result
 from kafka_replication.config import Replication
 from kafka_replication.connections import EnvironmentConnections
-from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.times import amount, duration
 from kafka_replication.model.trouble import Trouble
-from kafka_replication.planning.live import own, without_source
-from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
@@ -63,22 +60,12 @@ def launcher_for(replication: Replication, output: OutputFile | None) -> Launche
     return terminal_launcher(lambda: EnvironmentConnections().spark(spark.connection), spark.conf, output)
 
 
-def snapshot(run: Run, view: LedgerView) -> Snapshot:
-    """A snapshot to show. If the source cannot be used, its partitions have this `Trouble`."""
-    try:
-        return run.snapshot(view)
-    except (Unreachable, NotAdmitted) as error:
-        if not own(run.replication, view).positions:
-            raise
-        return without_source(run.replication, view, Trouble.of(error))
-
-
 def status_rows(run: Run) -> list[PartitionStatus]:
     """The state of each partition. If the target cannot be used, it is the state that the store knows."""
     from kafka_replication.runs.reporting import standing, without_target
 
     try:
-        return standing(run, snapshot)
+        return standing(run, Run.snapshot_to_show)
     except (Unreachable, NotAdmitted) as error:
         if rows := without_target(run, Trouble.of(error)):
             return rows

@@ -19,10 +19,11 @@ from kafka_replication.copying.sink import SinkSession
 from kafka_replication.kafka import snapshotter
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import AttemptsExhausted, Fenced
+from kafka_replication.model.errors import AttemptsExhausted, Fenced, NotAdmitted, Unreachable
 from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.live import own
+from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.refusals import unresolved
 from kafka_replication.planning.snapshot import Snapshot, store_finding, unknown_to_store
@@ -143,6 +144,15 @@ class Run:
         )
         snapshot = replace(snapshot, logins=self.clusters.logins, known=bool(view.positions))
         return self.comparison.compared(view, snapshot)
+
+    def snapshot_to_show(self, view: LedgerView) -> Snapshot:
+        """A snapshot to show. If the source cannot be used, its partitions have this `Trouble`."""
+        try:
+            return self.snapshot(view)
+        except (Unreachable, NotAdmitted) as error:
+            if not own(self.replication, view).positions:
+                raise
+            return without_source(self.replication, view, Trouble.of(error))
 
     @property
     def pipeline(self) -> Pipeline | None:
