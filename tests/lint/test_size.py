@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 274,
-    "classes": 622,
-    "functions": 3668,
+    "modules": 276,
+    "classes": 623,
+    "functions": 3689,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
     "keys of the file": 60,
-    "pages of the docs": 34,
+    "pages of the docs": 35,
 }
 
 
