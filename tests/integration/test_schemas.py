@@ -167,8 +167,9 @@ def test_a_registry_that_begins_to_give_ids_is_refused(both: Scenario) -> None:
     assert report.outcome == "failed" and "that the ledger does not know" in errors(report)[TOPIC], report.table()
     assert errors(report)[both.topic] == WAITS and both.target.size(both.topic) == size
     write(both.target, [OWN])
-    with pytest.raises(PreflightFailed, match="id 3 is clicks-value version 1 there, and new-value version 1"):
-        both.run()
+    for asked in (Request(), Request(topics=(both.topic,))):
+        with pytest.raises(PreflightFailed, match="id 3 is clicks-value version 1 there, and new-value version 1"):
+            both.run(request=asked)
     assert both.target.size(both.topic) == size
 
 

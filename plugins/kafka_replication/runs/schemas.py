@@ -35,7 +35,10 @@ def other_ids(run: Run, snapshot: Snapshot, view: LedgerView) -> list[Trouble]:
         return []
     key = PartitionKey(replication.name, TopicPartition(TOPIC, 0), replication.target_name(TOPIC))
     try:
-        source, target = _source(run, snapshot), _target(run, key.target_topic, snapshot)
+        source, target = snapshot.source.get(TOPIC), snapshot.target.get(key.target_topic)
+        if snapshot.only and source is None:  # a run of other topics
+            source = topics.describe_all(run.clusters.source_admin, [TOPIC]).get(TOPIC)
+            target = run.clusters.target.catalogue.topics([key.target_topic]).get(key.target_topic)
         position = view.positions.get(key)
         if source is None or target is None or (position is not None and position.sealed):
             return []
@@ -49,16 +52,6 @@ def other_ids(run: Run, snapshot: Snapshot, view: LedgerView) -> list[Trouble]:
     except ReplicationError as error:
         return [Trouble.of(error, f"comparing {TOPIC} with {key.target_topic} on the target")]
     return [schemas.refusal(f"{TOPIC} -> {key.target_topic}", texts)] if texts else []
-
-
-def _source(run: Run, snapshot: Snapshot) -> Topic | None:
-    """The topic in the snapshot; one of some topics may not have it."""
-    asked = topics.describe_all(run.clusters.source_admin, [TOPIC]) if snapshot.only else {}
-    return snapshot.source.get(TOPIC) or asked.get(TOPIC)
-
-
-def _target(run: Run, name: str, snapshot: Snapshot) -> Topic | None:
-    return snapshot.target.get(name) or run.clusters.target.catalogue.topics([name]).get(name)
 
 
 def _log(run: Run, config: dict[str, Any], topic: Topic) -> list[Version]:
