@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from kafka_replication.kafka.groups import Committed, commit
 from kafka_replication.model.choices import Action
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.runs import adopting, failover
+from kafka_replication.runs import adopting, failover, sealing
 from kafka_replication.runs.adopting import DATA, Adoption
 from kafka_replication.runs.run import open_run
 from stack.ports import LOOPBACK, free_ports
@@ -215,7 +215,7 @@ def test_a_part_and_what_is_not_verified_and_a_sealed_direction(scene: Scenario,
         scene.run(InProcess(between=die))
     made, _ = certified(scene, key, code=1)
     assert "[40, 50) were copied and not verified" in made["verdict"]
-    asked = failover.Asked(by="ann", reason="moved")
+    asked = sealing.Asked(by="ann", reason="moved")
     failover.failover(open_run(scene.replication(), scene.connections, scene.store, "over"), asked, InProcess())
     made, whole = certified(scene, key)
     assert made["partitions"][0]["seal"]["by"] == "ann" and made["verified"], made["verdict"]

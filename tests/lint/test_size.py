@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 286,
-    "classes": 639,
-    "functions": 3777,
+    "modules": 288,
+    "classes": 640,
+    "functions": 3796,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
     "keys of the file": 60,
-    "pages of the docs": 35,
+    "pages of the docs": 36,
 }
 
 

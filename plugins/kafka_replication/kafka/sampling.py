@@ -1,13 +1,15 @@
 """Reads the first records of ranges to estimate the rest of them.
 
 Reads the timestamp of the first record at some offsets: how old is what was not copied yet?
+
+Reads the last records of partitions.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -125,3 +127,21 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
     for event in unreadable[-1:]:
         wait_until_idle(reader, event, ())
     return read
+
+
+def last_records(
+    source: clients.ClientConfig, group: str, ranges: Mapping[TopicPartition, OffsetRange], seconds: float
+) -> Iterator[tuple[TopicPartition, int, bytes | None, bytes | None]]:
+    """Offset, key and value of the records in these ranges, in the order of the partitions' numbers: of each topic some
+    are read in any case. Ends after ``seconds``; a partition that cannot be read is left out.
+    """
+    end = time.monotonic() + seconds
+    with closing(clients.consumer(source, group, **_SMALLEST)) as reader:
+        for at in sorted(ranges, key=lambda at: (at.partition, at.topic)):
+            if (left := end - time.monotonic()) <= 0:
+                return
+            try:
+                for message in PartitionReader(reader, at, stall=left).records(ranges[at]):
+                    yield at, offset_of(message), message.key(), message.value()
+            except ReplicationError:
+                continue

@@ -17,7 +17,7 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.rights import Side
 from kafka_replication.model.trouble import Trouble, in_order, joined
-from kafka_replication.planning import followed_settings, rights, topic_settings
+from kafka_replication.planning import followed_settings, rights, schemas, topic_settings
 from kafka_replication.planning.followed_settings import differences
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import Snapshot, Topic
@@ -81,7 +81,8 @@ def _fit(replication: Replication, snapshot: Snapshot, name: str, twins: Mapping
         return [Trouble("error", source.name, problem, RENAME)]
     if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
-    findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    findings = list(schemas.fit(replication, source, target))
+    findings += _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
     if twin := twins.get(name):
         what = f"{twin} would be written to {replication.target_name(name)}, too"
         return [*findings, Trouble("error", name, what, RENAME)]

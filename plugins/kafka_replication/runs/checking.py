@@ -15,7 +15,7 @@ from kafka_replication.model.trouble import Trouble, in_order
 from kafka_replication.planning import broker_versions, rights
 from kafka_replication.planning.preflight import loops
 from kafka_replication.reporting.table import EngineRow, engine_rows
-from kafka_replication.runs import acls, groups, previewing
+from kafka_replication.runs import acls, groups, previewing, schemas
 from kafka_replication.runs.replicating import job
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark import reach
@@ -53,6 +53,7 @@ def check(run: Run) -> Checked:
             plan, foreseen = previewing.preview(run, Request())
             found += [*foreseen, *previewing.refusals(plan)]
             engines = engine_rows(planned.choice for planned in plan.partitions)
+            found += schemas.unknown(run, {planned.key.source for planned in plan.partitions})
         except NotAuthorized as error:
             found += previewing.missing_rights(run) or [Trouble.of(error, run.replication.name)]
         found += [*_loops(run, as_written), *_hidden(run)]

@@ -36,6 +36,7 @@ from kafka_replication.planning.live import as_compared, own, plan
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.topic_settings import ledger_created, may_quarantine
+from kafka_replication.runs import schemas
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.target_topics import quarantine_to_create, to_create
 from kafka_replication.targets.port import ToCreate
@@ -263,8 +264,9 @@ def to_look_at(run: Run, view: LedgerView, demand: Demand) -> Request:
 
 
 def asked(run: Run, world: World, *, transactions: bool) -> World:
-    """The world with the rights that are denied; see `ask`."""
+    """The world with the rights that are denied, see `ask`, and with what ids of schemas say against copying."""
     answers = ask(run, world.snapshot, transactions=transactions)
+    answers = replace(answers, findings=[*answers.findings, *schemas.other_ids(run, world.snapshot, world.view)])
     return replace(world, snapshot=answers.added_to(world.snapshot), answers=answers)
 
 

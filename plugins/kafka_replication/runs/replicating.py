@@ -15,6 +15,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey
 from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning import schemas
 from kafka_replication.planning.backfill_plan import next_slice
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.reporting.arithmetic import NotDone
@@ -131,7 +132,11 @@ class _Work:
         self._watch: Watch | None = None
 
     def carry_out(self) -> None:
-        """Slice after slice, until every range is on the target or has failed."""
+        """Slice after slice, until every range is on the target or has failed: first the topic of a schema registry,
+        for which the others wait.
+        """
+        mine = [planned for planned in self._plan.partitions if planned.key.source.topic == schemas.TOPIC]
+        self.read_back([planned.key for planned in mine if planned.verify and not planned.copy])
         number = 0
         while part := self._next_slice():
             number += 1
@@ -141,6 +146,9 @@ class _Work:
                 log.info("%s", _slice_text(self._plan, self._view.positions, number, part))
             self._do([self._copying(planned) for planned in part])
         self.read_back(self._plan.workable)
+        if schemas.is_refused(self._plan, self._book.failed):
+            waiting = [self._copying(planned) for planned in self._left if planned.key.source.topic != schemas.TOPIC]
+            self._book.enter([without_result(task, schemas.WAITS, schemas.WAITS_REMEDY) for task in waiting])
         self._book.judge(self._view, self._end)
 
     def _give_way(self) -> bool:
@@ -177,6 +185,11 @@ class _Work:
         self._view = self._run.retry("reading the ledger", self._run.view, self.patience)
 
     def _next_slice(self) -> Sequence[PartitionPlan]:
+        return schemas.in_turn(self._left, refused=schemas.is_refused(self._plan, self._book.failed))
+
+    @property
+    def _left(self) -> Sequence[PartitionPlan]:
+        """The next slice of each range that is not on the target and has not failed."""
         most = self._run.replication.max_records_per_run
         return next_slice(self._plan, self._view.positions, most, self._book.failed).partitions
 
