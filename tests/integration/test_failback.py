@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.reporting.turning import TurnDocument
 from kafka_replication.runs import audit as auditing
-from kafka_replication.runs import cutover, failback, failover, sealing
+from kafka_replication.runs import cutover, failback, failover, groups, sealing
 from kafka_replication.runs.cutover import Wishes
 from kafka_replication.runs.run import LeasedRun, Run, open_run
 from tests.support.checker import read
@@ -53,6 +55,11 @@ def gone_back(scene: Scenario, back: Scenario, run_id: str = "turn") -> TurnDocu
     return failback.failback(opened(scene, run_id), opened(back, run_id), WISHES, InProcess())
 
 
+def commit(admin: AdminClient, group: str, places: dict[TopicPartition, Committed]) -> None:
+    """A coordinator learns of a new topic later than others."""
+    wait_until(lambda: not kafka_groups.commit(admin, group, places))
+
+
 def values(cluster: Cluster, topic: str) -> list[bytes | None]:
     return [record.value for _, record in read(cluster.bootstrap, topic, 0)]
 
@@ -67,13 +74,13 @@ def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) 
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
     group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
-    kafka_groups.commit(scene.source.admin, group, {at: Committed(60)})
+    commit(scene.source.admin, group, {at: Committed(60)})
     assert scene.run().outcome == "done"
     scene.source.produce(scene.topic, numbered(7, 100))  # never copied
     failover.failover(opened(scene, "over"), WISHES, InProcess())
     scene.target.produce(scene.topic, numbered(20, 200))
     end = scene.target.size(scene.topic)
-    kafka_groups.commit(scene.target.admin, group, {at: Committed(end - 5)})
+    commit(scene.target.admin, group, {at: Committed(end - 5)})
 
     dry = failback.preview(opened(scene), opened(back), WISHES, InProcess())
     assert [(row.lag, row.surplus) for row in dry.partitions] == [(20, 7)], "shown first"
@@ -167,7 +174,7 @@ def test_there_and_back_again_and_again(scene: Scenario, back: Scenario) -> None
         ]
         got.extend(record.value for _, record in wanted)
         if wanted:
-            kafka_groups.commit(cluster.admin, group, {at: Committed(wanted[-1][0] + 1)})
+            commit(cluster.admin, group, {at: Committed(wanted[-1][0] + 1)})
 
     for turn in range(3):
         at_work(scene.source, 100 * turn, 8)
@@ -291,3 +298,37 @@ def test_a_source_that_still_gets_records_when_the_other_direction_was_opened(sc
     assert values(scene.source, scene.topic) == numbers(range(10), range(300, 302), range(100, 105))
     scene.run()
     assert values(scene.target, scene.topic) == numbers(range(10), range(100, 105), range(300, 302))
+
+
+def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(scene: Scenario, tmp_path: Path) -> None:
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    commit(scene.source.admin, group, {at: Committed(6)})
+    done = cut_over(scene, out=tmp_path)
+    assert not done.failed, done.text
+    [file] = tmp_path.glob("*.json")
+    made = json.loads(file.read_text())["certificate"]
+    assert made["verified"] and made["about"] == f"cutover: nobody has written to the source since {done.cut}"
+    assert file.with_suffix(".html").exists()
+    assert [step.step for step in cut_over(scene, out=tmp_path).steps] == ["sealed", "certificate"], (
+        "it may be repeated"
+    )
+    commit(scene.source.admin, group, {at: Committed(9)})
+    rows = groups.move(opened(scene), apply=True).groups
+    assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
+    places, _ = kafka_groups.committed(scene.target.admin, [group])
+    assert places[group][at] == Committed(6)
+
+
+def test_producers_are_denied_and_given_back(scene: Scenario) -> None:
+    """Without an authorizer there are no rules: it says so, and changes nothing."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    done = cut_over(scene, deny=True)
+    assert done.steps[0].state == "blocked" and "no authorizer" in done.text
+    assert not scene.position().denied
+    aborted = cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
+    assert aborted.steps[0].what == "producers may write to 0 topics again"

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from kafka_replication.documents import GroupRow, place
@@ -24,7 +25,7 @@ from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.planning.turning import surplus_of
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import acls as rights
-from kafka_replication.runs import groups, runner, sealing
+from kafka_replication.runs import certifying, groups, runner, sealing
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import LeasedRun, Request, Run
@@ -43,12 +44,14 @@ Step = tuple[str, Callable[[], str]]  # its name, and what does it: the text is 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes(sealing.Asked):
     """The wishes of a person. ``quiet``: seconds for which nobody may write. ``deny``: producers are denied to write by
-    a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all.
+    a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all. ``out``: the
+    folder for a certificate.
     """
 
     quiet: float = QUIET
     deny: bool = False
     sample: int = 0
+    out: Path | None = None
 
 
 class NotYet(Exception):
@@ -75,7 +78,12 @@ class Turn:
         deny = [("producers denied", self._deny)] if self.asked.deny else []
         carry = [("rights", self._rights)] if self.run.replication.acls.model_fields_set else []
         audits = [("audit", self._audit)] if self.asked.sample else []
-        return [*deny, ("copied", self._copy), ("groups", self._groups), *carry, *audits, ("sealed", self._seal)]
+        sealed: list[Step] = [*carry, *audits, ("sealed", self._seal), *self.certificate]
+        return [*deny, ("copied", self._copy), ("groups", self._groups), *sealed]
+
+    @property
+    def certificate(self) -> list[Step]:
+        return [("certificate", self._certify)] if self.asked.out else []
 
     def carry_out(self, steps: Sequence[Step]) -> bool:
         """Do the steps in their order, up to one that cannot be done now. True if all are done."""
@@ -176,6 +184,12 @@ class Turn:
             self._nothing_since(run)
         return f"{len(view.positions)} partitions: no run copies any more, and others may write to the target"
 
+    def _certify(self) -> str:
+        assert self.asked.out is not None
+        since = f": nobody has written to the source since {self.cut}" if self.cut else ""
+        made = certifying.certify(self.run, self.asked.out, about=f"{self.why}{since}")
+        return f"{made.json_file} and {made.page_file}: {made.certificate.verdict}"
+
     def _nothing_since(self, run: LeasedRun) -> None:
         """Open what was sealed again if the source has got records meanwhile. Raises NotYet."""
         if behind := self._lags():
@@ -191,6 +205,7 @@ def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     turn = Turn(run=run, asked=asked, launcher=launcher)
     if is_sealed(run):
         turn.done.append(StepRow(step="sealed", state="done", what="it was sealed before"))
+        turn.carry_out(turn.certificate)
     else:
         turn.carry_out(turn.steps)
     return document_of(turn, applied=True)
