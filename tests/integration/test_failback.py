@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None
     scene.source.produce(scene.topic, numbered(10))
     scene.run()
     dry = cutover.preview(opened(scene), Wishes(by="ann"), InProcess())
-    assert [step.state for step in dry.steps] == ["to do"] * 3 and dry.partitions[0].last_write
+    assert [step.state for step in dry.steps] == ["to do"] * 4 and dry.partitions[0].last_write
     stop = threading.Event()
 
     def produce() -> None:
@@ -226,6 +227,7 @@ def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None
     assert [(step.step, step.state) for step in done.steps] == [
         ("copied", "done"),
         ("groups", "blocked"),
+        ("settings", "to do"),
         ("sealed", "to do"),
     ]
     assert f"group {scene.name}-g" in done.steps[1].what
@@ -332,3 +334,31 @@ def test_producers_are_denied_and_given_back(scene: Scenario) -> None:
     assert not scene.position().denied
     aborted = cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
     assert aborted.steps[0].what == "producers may write to 0 topics again"
+
+
+def test_what_only_the_source_has_is_set_aside(scene: Scenario, back: Scenario) -> None:
+    """It is in a topic of its own, once, and not copied to the old one later; a group need not read it again."""
+    scene.settings["groups"] = back.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    commit(scene.source.admin, group, {at: Committed(6)})
+    scene.run()
+    scene.source.produce(scene.topic, numbered(4, 10))
+    failover.failover(opened(scene, "over"), WISHES, InProcess())
+    scene.target.produce(scene.topic, numbered(5, 100))
+    end = scene.target.size(scene.topic)
+    commit(scene.target.admin, group, {at: Committed(end - 1)})
+    wishes = replace(WISHES, aside=True)
+    for _ in range(2):
+        done = failback.failback(opened(scene), opened(back), wishes, InProcess())
+        assert not done.failed, done.text
+    assert values(scene.target, f"{scene.topic}.surplus") == numbers(range(10, 14))
+    scene.source.produce(scene.topic, numbered(1, 200))
+    report = scene.run()
+    assert report.outcome == "done" and "ASIDE" in report.table()
+    assert [line.lost for line in report.ranges] == [0]
+    assert values(scene.target, scene.topic) == numbers(range(10), range(100, 105), range(200, 201))
+    assert values(scene.source, scene.topic) == numbers(range(14), range(100, 105), range(200, 201))
+    places, _ = kafka_groups.committed(scene.source.admin, [group])
+    assert (place := places[group][at]) and place.offset == 14 + 4, "exact"

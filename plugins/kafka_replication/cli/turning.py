@@ -100,6 +100,9 @@ def failback(
     file: File,
     back: Annotated[Path, typer.Argument(help="The YAML file of the other direction, from the target to the source.")],
     apply: Apply = False,
+    aside: Annotated[
+        bool, typer.Option("--surplus-aside", help="Copy what only the source has to topics of their own (.surplus).")
+    ] = False,
     quiet: Quiet = 10.0,
     audit: Sample = 0,
     certificate: Out = None,
@@ -119,7 +122,8 @@ def failback(
         from kafka_replication.runs import failback as returning
 
         other = open_run(load_replication(back), EnvironmentConnections(), run.store, run.run_id, run.deadline)
-        wishes = over.Wishes(by=by or getpass.getuser(), reason=reason, quiet=quiet, sample=audit, out=certificate)
+        who = by or getpass.getuser()
+        wishes = over.Wishes(by=who, reason=reason, quiet=quiet, aside=aside, sample=audit, out=certificate)
         document = (returning.failback if apply else returning.preview)(run, other, wishes, launcher)
         return document, document.text, int(document.failed and document.applied)
 

@@ -28,6 +28,7 @@ from kafka_replication.runs import acls as rights
 from kafka_replication.runs import certifying, groups, runner, sealing
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.leasing import EVERYTHING, leased
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import drawn
@@ -45,13 +46,14 @@ Step = tuple[str, Callable[[], str]]  # its name, and what does it: the text is 
 class Wishes(sealing.Asked):
     """The wishes of a person. ``quiet``: seconds for which nobody may write. ``deny``: producers are denied to write by
     a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all. ``out``: the
-    folder for a certificate.
+    folder for a certificate. ``aside``: a failback has what only the source has copied to topics of their own.
     """
 
     quiet: float = QUIET
     deny: bool = False
     sample: int = 0
     out: Path | None = None
+    aside: bool = False
 
 
 class NotYet(Exception):
@@ -78,7 +80,7 @@ class Turn:
         deny = [("producers denied", self._deny)] if self.asked.deny else []
         carry = [("rights", self._rights)] if self.run.replication.acls.model_fields_set else []
         audits = [("audit", self._audit)] if self.asked.sample else []
-        sealed: list[Step] = [*carry, *audits, ("sealed", self._seal), *self.certificate]
+        sealed: list[Step] = [("settings", self._settings), *carry, *audits, ("sealed", self._seal), *self.certificate]
         return [*deny, ("copied", self._copy), ("groups", self._groups), *sealed]
 
     @property
@@ -157,6 +159,10 @@ class Turn:
             raise NotYet(f"group {stuck[0].group}: {stuck[0].why}")
         exact = sum(row.exact == len(row.partitions) for row in self.moved)
         return f"{exact} of {len(self.moved)} exact, the others read at most {sum(r.again for r in self.moved)} again"
+
+    def _settings(self) -> str:
+        texts = dict.fromkeys(text for row in standing(self.run) for text in row.settings)
+        return "; ".join(texts) or "those of the target's topics follow the source"
 
     def _rights(self) -> str:
         looked = rights.look(self.run)

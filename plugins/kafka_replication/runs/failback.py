@@ -6,6 +6,7 @@ the target since then, is cut over, and the first direction goes on behind its s
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,21 +15,22 @@ from typing import Final
 from kafka_replication.documents import place
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.ledger.account import Account
-from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.entries import Ids, Returned
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.times import now
+from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.live import own
 from kafka_replication.planning.turning import Stamp, is_behind, nothing_copied_since, surplus_of, turned
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
-from kafka_replication.runs import sealing, steps
+from kafka_replication.runs import backfill, sealing, steps
 from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, document_of, give_back, rows_of
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import TargetRecords
 
-FAILBACK: Final = "failback"
+APART: Final = ".surplus"
 
 
 @dataclass(kw_only=True)
@@ -89,7 +91,8 @@ class Failback:
         ends: list[Step] = [("first direction opened", self._open_forward)] if left else []
         if all(other and other.position.sealed and is_behind(other, account) for account, other in left):
             return ends
-        return [("other direction opened", self._open_back), *self.turn.steps, *ends]
+        aside: list[Step] = [("surplus set aside", self._set_aside)] if self.asked.aside else []
+        return [*aside, ("other direction opened", self._open_back), *self.turn.steps, *ends]
 
     @cached_property
     def turn(self) -> Turn:
@@ -112,6 +115,24 @@ class Failback:
                 rows.append(TurnRow(**place(there), lag=new, last_write=None, surplus=surplus.span))
         return replace(document_of(self.turn, applied=applied), partitions=rows)
 
+    def _set_aside(self) -> str:
+        """Copy what only the source has to topics of their own on the target, exactly once, as a backfill does."""
+        spans = 0
+        logs = offsets.high_watermarks(self.forward.clusters.source_admin, [key.source for key in self.keys])
+        for key, (account, other) in self._left().items():
+            for range_ in _surplus(account, other, logs[key.source]):
+                run = replace(self.forward, run_id=f"{self.forward.run_id}.{secrets.token_hex(4)}")
+                report = backfill.execute(run, self.launcher, _request_of(key, range_))
+                if report.failed:
+                    raise NotYet(f"{key.source} {range_}: {report.failed[0].error}. {report.failed[0].remedy}")
+                spans += range_.span
+        return f"{spans} offsets are in topics of the target that end with {APART}"
+
+    def _is_apart(self, key: PartitionKey, surplus: Coverage) -> bool:
+        view, apart = self.forward.view(), replace(key, target_topic=_apart(key))
+        verified = view[apart].verified.coverage if apart in view.positions else Coverage()
+        return not surplus.subtract(verified)
+
     def _open_back(self) -> str:
         """Open the other direction behind the seal of the first one."""
         with leased(self.forward, EVERYTHING) as forward, leased(self.back, EVERYTHING) as back:
@@ -125,12 +146,16 @@ class Failback:
             receipts, surplus = forward.clusters.ledger.receipts(dict.fromkeys(left)), 0
             for key, (account, other) in left.items():
                 end = ends[self.keys[key]]
-                surplus += surplus_of(account, end).span
-                opened = other is not None and is_behind(other, account)
-                if other and opened and (other.position.target_end == end or not nothing_copied_since(other)):
+                only, aside = _surplus(account, other, end), _apart(key) if self.asked.aside else ""
+                surplus += only.span
+                if turn := _begun(account, other):
+                    if aside and only and turn.aside != aside:
+                        raise NotYet(f"{key.source}: what only the source has was not set aside before it was opened")
                     continue
+                if aside and not self._is_apart(key, only):
+                    raise NotYet(f"{key.source}: somebody has written there meanwhile; stop all producers there")
                 ids = Ids(self._target_cluster, account.position.ids.target_topic, account.position.ids.source_topic)
-                change = turned(self.keys[key], back.view(), ids, account, receipts, end, self._stamp(back))
+                change = turned(self.keys[key], back.view(), ids, account, receipts, end, self._stamp(back), aside)
                 sealing.change(back, change.key, lambda _, change=change: change.write)  # type: ignore[misc]
             steps.advance(back, [self.keys[key] for key in left])
         text = f"{len(left)} partitions; the source has {surplus} offsets that were never copied, and keeps them"
@@ -187,6 +212,31 @@ class Failback:
                 surplus += turn.surplus.span if turn else 0
             steps.advance(forward, list(left))
         return f"{len(left)} partitions go on; {surplus} offsets that were never copied come with the next run"
+
+
+def _begun(account: Account, other: Account | None) -> Returned | None:
+    """The turn behind the present seal, if the other direction has copied something since."""
+    return other.turn if other and is_behind(other, account) and not nothing_copied_since(other) else None
+
+
+def _surplus(account: Account, other: Account | None, source_end: int) -> Coverage:
+    """The source offsets that were never copied, without those that came back."""
+    turn = _begun(account, other)
+    return turn.surplus if turn else surplus_of(account, source_end)
+
+
+def _apart(key: PartitionKey) -> str:
+    return f"{key.target_topic}{APART}"
+
+
+def _request_of(key: PartitionKey, range_: OffsetRange) -> BackfillRequest:
+    return BackfillRequest(
+        topics=(key.source.topic,),
+        partitions=(key.source.partition,),
+        from_=range_.from_,
+        until=range_.until,
+        target_topic=_apart(key),
+    )
 
 
 def _ends(run: Run, keys: Sequence[PartitionKey]) -> dict[PartitionKey, int]:
