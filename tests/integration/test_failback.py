@@ -362,3 +362,51 @@ def test_what_only_the_source_has_is_set_aside(scene: Scenario, back: Scenario) 
     assert values(scene.source, scene.topic) == numbers(range(14), range(100, 105), range(200, 201))
     places, _ = kafka_groups.committed(scene.source.admin, [group])
     assert (place := places[group][at]) and place.offset == 14 + 4, "exact"
+
+
+def test_topics_and_partitions_that_were_made_on_the_target_meanwhile(scene: Scenario, back: Scenario) -> None:
+    """The other direction copies them as any new ones; then the first one goes on behind them, too."""
+    new = f"{scene.topic}.new"
+    scene.settings["topics"] = back.settings["topics"] = {"include": [f"^{scene.topic}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    failover.failover(opened(scene, "over"), WISHES, InProcess())
+    scene.target.grow(scene.topic, 2)
+    scene.target.produce(scene.topic, numbered(5, 200), 1)
+    scene.target.create(new)
+    scene.target.produce(new, numbered(4, 500))
+    done = gone_back(scene, back)
+    assert not done.failed, done.text
+    scene.source.produce(scene.topic, numbered(3, 300), 1)
+    scene.source.produce(new, numbered(2, 600))
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    for cluster in (scene.source, scene.target):
+        assert [record.value for _, record in read(cluster.bootstrap, scene.topic, 1)] == numbers(
+            range(200, 205), range(300, 303)
+        )
+        assert values(cluster, new) == numbers(range(500, 504), range(600, 602))
+    assert gone_back(scene, back, "again").steps[-1].what == "it was opened before"
+
+
+def test_a_topic_that_is_made_while_nobody_may_write_is_copied_before_the_seal(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = f"{scene.topic}.new"
+    scene.settings["topics"] = {"include": [f"^{scene.topic}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    real = cutover.still_written
+
+    def meanwhile(run: Run, seconds: float) -> set[PartitionKey]:
+        monkeypatch.undo()
+        found = real(run, seconds)
+        scene.source.create(new)
+        scene.source.produce(new, numbered(4, 500))
+        return found
+
+    monkeypatch.setattr(cutover, "still_written", meanwhile)
+    done = cut_over(scene)
+    assert not done.failed, done.text
+    assert values(scene.target, new) == numbers(range(500, 504)) and len(done.partitions) == 2

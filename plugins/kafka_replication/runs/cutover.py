@@ -8,19 +8,18 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from kafka_replication.documents import GroupRow, place
-from kafka_replication.kafka import acls, offsets, writers
+from kafka_replication.kafka import acls, offsets, snapshotter, topics, writers
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import from_millis, now, to_text
-from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.planning.turning import surplus_of
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
@@ -99,7 +98,7 @@ class Turn:
         return True
 
     def _view(self) -> LedgerView:
-        view = own(self.run.replication, self.run.view())
+        view = sealing.selected(self.run)
         return replace(
             view, positions={key: view.positions[key] for key in view.positions if key not in self.left_alone}
         )
@@ -281,7 +280,7 @@ def _check(run: Run) -> None:
 
 
 def is_sealed(run: Run) -> bool:
-    positions = own(run.replication, run.view()).positions.values()
+    positions = sealing.selected(run).positions.values()
     return bool(positions) and all(position.sealed for position in positions)
 
 
@@ -298,7 +297,7 @@ def document_of(turn: Turn, *, applied: bool) -> TurnDocument:
 
 
 def rows_of(run: Run) -> list[TurnRow]:
-    view = own(run.replication, run.view())
+    view = sealing.selected(run)
     behind, times = lags(run), writers.last_writes(run.clusters.source_admin, [key.source for key in view.positions])
     return [
         TurnRow(
@@ -312,26 +311,38 @@ def rows_of(run: Run) -> list[TurnRow]:
     ]
 
 
-def lags(run: Run) -> Mapping[PartitionKey, int]:
+def lags(run: Run) -> dict[PartitionKey, int]:
     """The number of source offsets, up to the high watermark, that are not verified, of each partition that has some.
     Raises Unreachable.
     """
-    view = own(run.replication, run.view())
-    logs = offsets.all_three(run.clusters.source_admin, [key.source for key in view.positions])
-    behind = {key: _lag(view, key, logs[key.source]) for key in view.positions}
-    return {key: lag for key, lag in behind.items() if lag}
+    view, keys = sealing.selected(run), _keys(run)
+    logs = offsets.all_three(run.clusters.source_admin, keys)
+    lags = dict[PartitionKey, int]()
+    for at, key in keys.items():
+        if not isinstance(log := logs[at], PartitionOffsets):
+            raise Unreachable(log.what, log.remedy)
+        if key not in view.positions:  # it is new, and the next run opens it
+            lags[key] = log.high_watermark - log.log_start
+            continue
+        hidden = log.high_watermark - log.last_stable
+        lags[key] = surplus_of(view[key], log.last_stable).span + view[key].pending().span + hidden
+    return {key: lag for key, lag in lags.items() if lag}
 
 
-def _lag(view: LedgerView, key: PartitionKey, log: PartitionOffsets | object) -> int:
-    if not isinstance(log, PartitionOffsets):
-        raise NotYet(f"{key.source} at the source does not answer: {log}")
-    account = view[key]
-    return surplus_of(account, log.last_stable).span + account.pending().span + log.high_watermark - log.last_stable
+def _keys(run: Run) -> dict[TopicPartition, PartitionKey]:
+    """The partitions of the source that are selected, and those that were."""
+    file, admin = run.replication, run.clusters.source_admin
+    there = topics.states(admin, [name for name in snapshotter.candidates(file, admin) if file.selects(name)])
+    keys = {key.source: key for key in sealing.selected(run).positions}
+    for name, state in there.items():
+        for at in (TopicPartition(name, number) for number in state.partitions):
+            keys.setdefault(at, PartitionKey(file.name, at, file.target_name(name)))
+    return keys
 
 
 def still_written(run: Run, seconds: float) -> set[PartitionKey]:
     """The partitions whose end at the source moves within so many seconds; returns as soon as one does."""
-    keys = {key.source: key for key in own(run.replication, run.view()).positions}
+    keys = _keys(run)
     before = offsets.high_watermarks(run.clusters.source_admin, keys)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
