@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -12,24 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 
-from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
-from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.reporting.turning import TurnDocument
 from kafka_replication.runs import audit as auditing
-from kafka_replication.runs import cutover, failback, failover, groups, sealing
-from kafka_replication.runs.cutover import Wishes
-from kafka_replication.runs.run import LeasedRun, Run, open_run
+from kafka_replication.runs import failback, failover, sealing
+from kafka_replication.runs.run import LeasedRun
 from tests.support.checker import read
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
-from tests.support.waiting import wait_until
-
-WISHES = Wishes(by="ann", reason="a drill", quiet=0.5, sample=-1)
+from tests.support.turning import WISHES, commit, cut_over, gone_back, numbers, opened, values
 
 
 @pytest.fixture
@@ -42,31 +35,6 @@ def back(scene: Scenario, tmp_path: Path) -> Iterator[Scenario]:
     made.settings["topics"] = {"include": [made.topic]}
     yield made
     made.store.close()
-
-
-def opened(scene: Scenario, run_id: str = "turn") -> Run:
-    return open_run(scene.replication(), scene.connections, scene.store, run_id)
-
-
-def cut_over(scene: Scenario, **wishes: Any) -> TurnDocument:
-    return cutover.cutover(opened(scene), Wishes(**{"by": "ann", "quiet": 0.5, **wishes}), InProcess())
-
-
-def gone_back(scene: Scenario, back: Scenario, run_id: str = "turn") -> TurnDocument:
-    return failback.failback(opened(scene, run_id), opened(back, run_id), WISHES, InProcess())
-
-
-def commit(admin: AdminClient, group: str, places: dict[TopicPartition, Committed]) -> None:
-    """A coordinator learns of a new topic later than others."""
-    wait_until(lambda: not kafka_groups.commit(admin, group, places))
-
-
-def values(cluster: Cluster, topic: str) -> list[bytes | None]:
-    return [record.value for _, record in read(cluster.bootstrap, topic, 0)]
-
-
-def numbers(*ranges: range) -> list[bytes | None]:
-    return [record.value for range_ in ranges for record in numbered(len(range_), range_.start)]
 
 
 def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) -> None:
@@ -196,49 +164,6 @@ def test_there_and_back_again_and_again(scene: Scenario, back: Scenario) -> None
     assert report.outcome == "clean", report.text()
 
 
-def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None:
-    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
-    scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(10))
-    scene.run()
-    dry = cutover.preview(opened(scene), Wishes(by="ann"), InProcess())
-    assert [step.state for step in dry.steps] == ["to do"] * 4 and dry.partitions[0].last_write
-    stop = threading.Event()
-
-    def produce() -> None:
-        while not stop.wait(0.05):
-            scene.source.produce(scene.topic, numbered(1, 500))
-
-    writer = threading.Thread(target=produce)
-    writer.start()
-    try:
-        done = cut_over(scene)
-    finally:
-        stop.set()
-        writer.join()
-    assert done.failed and "producers still write" in done.text and not scene.position().sealed
-    member = Consumer(
-        {"bootstrap.servers": scene.source.bootstrap, "group.id": f"{scene.name}-g", "auto.offset.reset": "earliest"}
-    )
-    member.subscribe([scene.topic])
-    wait_until(lambda: member.poll(0.1) is not None)
-    member.commit(asynchronous=False)
-    done = cut_over(scene)
-    assert [(step.step, step.state) for step in done.steps] == [
-        ("copied", "done"),
-        ("groups", "blocked"),
-        ("settings", "to do"),
-        ("sealed", "to do"),
-    ]
-    assert f"group {scene.name}-g" in done.steps[1].what
-    member.close()
-    done = cut_over(scene)
-    assert not done.failed and done.cut, done.text
-    assert cut_over(scene).steps[0].what == "it was sealed before"
-    with pytest.raises(Refused, match="others may have written"):
-        cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
-
-
 def test_directions_that_cannot_be_turned_around(scene: Scenario, back: Scenario) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(10))
@@ -302,40 +227,6 @@ def test_a_source_that_still_gets_records_when_the_other_direction_was_opened(sc
     assert values(scene.target, scene.topic) == numbers(range(10), range(100, 105), range(300, 302))
 
 
-def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(scene: Scenario, tmp_path: Path) -> None:
-    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
-    scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(10))
-    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
-    commit(scene.source.admin, group, {at: Committed(6)})
-    done = cut_over(scene, out=tmp_path)
-    assert not done.failed, done.text
-    [file] = tmp_path.glob("*.json")
-    made = json.loads(file.read_text())["certificate"]
-    assert made["verified"] and made["about"] == f"cutover: nobody has written to the source since {done.cut}"
-    assert file.with_suffix(".html").exists()
-    assert [step.step for step in cut_over(scene, out=tmp_path).steps] == ["sealed", "certificate"], (
-        "it may be repeated"
-    )
-    commit(scene.source.admin, group, {at: Committed(9)})
-    rows = groups.move(opened(scene), apply=True).groups
-    assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
-    places, _ = kafka_groups.committed(scene.target.admin, [group])
-    assert places[group][at] == Committed(6)
-
-
-def test_producers_are_denied_and_given_back(scene: Scenario) -> None:
-    """Without an authorizer there are no rules: it says so, and changes nothing."""
-    scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(10))
-    scene.run()
-    done = cut_over(scene, deny=True)
-    assert done.steps[0].state == "blocked" and "no authorizer" in done.text
-    assert not scene.position().denied
-    aborted = cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
-    assert aborted.steps[0].what == "producers may write to 0 topics again"
-
-
 def test_what_only_the_source_has_is_set_aside(scene: Scenario, back: Scenario) -> None:
     """It is in a topic of its own, once, and not copied to the old one later; a group need not read it again."""
     scene.settings["groups"] = back.settings["groups"] = {"include": [f"^{scene.name}"]}
@@ -388,25 +279,3 @@ def test_topics_and_partitions_that_were_made_on_the_target_meanwhile(scene: Sce
         )
         assert values(cluster, new) == numbers(range(500, 504), range(600, 602))
     assert gone_back(scene, back, "again").steps[-1].what == "it was opened before"
-
-
-def test_a_topic_that_is_made_while_nobody_may_write_is_copied_before_the_seal(
-    scene: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new = f"{scene.topic}.new"
-    scene.settings["topics"] = {"include": [f"^{scene.topic}"]}
-    scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(10))
-    real = cutover.still_written
-
-    def meanwhile(run: Run, seconds: float) -> set[PartitionKey]:
-        monkeypatch.undo()
-        found = real(run, seconds)
-        scene.source.create(new)
-        scene.source.produce(new, numbered(4, 500))
-        return found
-
-    monkeypatch.setattr(cutover, "still_written", meanwhile)
-    done = cut_over(scene)
-    assert not done.failed, done.text
-    assert values(scene.target, new) == numbers(range(500, 504)) and len(done.partitions) == 2
