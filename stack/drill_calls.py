@@ -22,6 +22,7 @@ from stack.folders import REPOSITORY
 
 SECONDS = 240  # a command that needs longer hangs
 TRIES = 6
+LONG = {"cutover": 16, "failover": 2.5, "failback": 20, "run": 2.5}  # seconds in which each one may be killed
 FORWARD, BACK = "drill-forward", "drill-back"
 
 
@@ -111,13 +112,11 @@ class Calls:
         return Called(name=name, files=files, code=process.returncode, document=document, error=error, seconds=seconds)
 
     def until_done(self, name: str, *files: str, wishes: Sequence[str]) -> tuple[Called, int]:
-        """Call a command until it says that all is done, and killed at a random moment the first time in some drills.
-        With the number of calls.
-        """
+        """Call a command until it says that all is done. Some calls are killed. With the number of calls."""
         called, number = None, 0
         while called is None or (called.code and number < TRIES):
             number += 1
-            kill_after = self.chance.uniform(0.5, 6) if number <= 2 and self.chance.random() < 0.4 else None
+            kill_after = self.chance.uniform(0.3, LONG[name]) if number <= 3 and self.chance.random() < 0.4 else None
             called = self.call(name, *files, wishes=wishes, kill_after=kill_after)
             how = {0: "done"}.get(called.code, f"killed after {kill_after:.1f} s" if kill_after else called.why)
             self.say(f"  {name}, call {number}, {called.seconds:.1f} s: {how}")
