@@ -224,7 +224,7 @@ class Drill:
         self.phases.append(phase)
         self.started_at, number = places, len(self.phases) - 1
         there = self._bootstrap(phase.side)
-        self.producers = Producers(there, self.notes).start()
+        self.producers = Producers(bootstrap=there, notes=self.notes).start()
         self.consumers = Consumers(
             bootstrap=there, side=phase.side, phase=number, notes=self.notes, folder=self.folder
         ).start()

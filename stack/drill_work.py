@@ -78,7 +78,7 @@ def from_value(value: bytes | None) -> Numbered:
     return Numbered(At(topic.decode(), int(partition)), int(number))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Producers:
     """One idempotent producer for each topic, at work until `stop`."""
 
