@@ -7,7 +7,6 @@ Ends with code 1 if a record was missed, or repeated more often than the command
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import sys
@@ -15,20 +14,32 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
-from rich.table import Table
 
 from stack import drill_judge as judge
 from stack.demo_data import create_topic
 from stack.drill_calls import BACK, FORWARD, Called, Calls, Runs
 from stack.drill_judge import Side
-from stack.drill_work import GROUPS, PARTITIONS, TOPICS, At, Consumers, Notes, Numbered, Producers, in_doubt, reached
+from stack.drill_report import Phase, keep, tables
+from stack.drill_work import (
+    GROUPS,
+    PACES,
+    PARTITIONS,
+    TOPICS,
+    At,
+    Consumers,
+    Notes,
+    Numbered,
+    Producers,
+    in_doubt,
+    reached,
+)
 from stack.errors import StackError
 from stack.folders import state_folder
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
@@ -38,22 +49,6 @@ WISHES = ("--apply", "--quiet", "1", "--reason", "a drill")
 WORK = (4.0, 8.0)  # seconds of work between two moves, at least and at most
 FAILOVER_SECONDS = 60
 END_SECONDS = 90  # for consumers to read on to the end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """Work of the consumers on one side, behind a move. ``said``: the records that each group was said to read again at
-    most by the command; ``killed``: those that it had read at a source that was killed, and that are not known to have
-    been committed.
-    """
-
-    name: str
-    side: str
-    seconds: float = 0
-    calls: int = 0
-    said: Mapping[str, int] = field(default_factory=dict)
-    killed: Mapping[str, int] = field(default_factory=dict)
-    count: str = ""  # of the records on both sides
 
 
 @dataclass(kw_only=True)
@@ -69,17 +64,20 @@ class Drill:
     phases: list[Phase] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    sides: Mapping[str, Side] = field(default_factory=dict)  # at the end
     uncommitted: Mapping[str, set[Numbered]] = field(default_factory=dict)  # read at a killed source, only there
     moving: list[tuple[float, float]] = field(default_factory=list)  # times in which runs may fail
 
     def __post_init__(self) -> None:
         self.calls = Calls(folder=self.folder, a=self.a.bootstrap, b=self.b.bootstrap, chance=self.chance, say=self.say)
-        self.runs = Runs(calls=self.calls)
+        self.runs = Runs(calls=self.calls, chance=random.Random(self.chance.random()))
 
     def run(self) -> None:
         for topic, partitions in TOPICS.items():
             create_topic(self.a.bootstrap, topic, partitions)
-        self._at_work(Phase(name="start", side="a"), {})
+        self.in_transactions = [topic for topic in TOPICS if self.chance.random() < 0.4]
+        self.say(f"with transactions: {', '.join(self.in_transactions) or 'none'}")
+        self._at_work(Phase(name="start", side="a"))
         self.runs.start()
         self.runs.await_one()
         scenes = [self.cut_over, self.fail_over]
@@ -110,7 +108,8 @@ class Drill:
         called, calls = self._planned_move("cutover", FORWARD)
         self._allow(began)
         phase = self._moved("cut-over", "b", called, calls, said_of([called]), {})
-        self._at_work(phase, self._places(phase))
+        self._check_places(phase)
+        self._at_work(phase)
         self._work(sides_run=False)
         self._fail_back(began)
 
@@ -131,7 +130,8 @@ class Drill:
         read_again = {group: self._read_behind_places(group, called, there) for group in GROUPS}
         self.uncommitted = {group: self._read_only_there(group, there) for group in GROUPS}
         phase = self._moved("failover", "b", called, calls, said_of([called]), read_again)
-        self._at_work(phase, self._places(phase))
+        self._check_places(phase)
+        self._at_work(phase)
         self._work(sides_run=False)
         flapping = self.chance.choice(["no", "once", "in the failback"])
         self.say(f"a is back; flapping: {flapping}")
@@ -161,7 +161,8 @@ class Drill:
         killed = {group: len(those) for group, those in self.uncommitted.items()}
         self.uncommitted = {}
         phase = self._moved("failback", "a", called, calls, said_of([called]), killed)
-        self._at_work(phase, self._places(phase))
+        self._check_places(phase)
+        self._at_work(phase)
 
     def _planned_move(self, name: str, *files: str) -> tuple[Called, int]:
         """Stop the consumers, call the command, and stop the producers at a random moment meanwhile."""
@@ -188,20 +189,19 @@ class Drill:
         counted = f"{side}: {len(here.records)} records"
         if name == "failover":
             counted += f", {len(here.missed)} only at the source"
-            self.problems += judge_of(here, without_missed=True).problems(f"b after the {name}")
+            self.problems += replace(here, missed=()).problems(f"b after the {name}")
         else:
             self.problems += here.problems(f"{side} after the {name}")
         self.here = here
         return Phase(name=name, side=side, seconds=called.seconds, calls=calls, said=said, killed=killed, count=counted)
 
-    def _places(self, phase: Phase) -> Mapping[str, Mapping[At, int]]:
-        """Where the groups begin on the side. None may have passed a record that it did not get."""
-        found = {group: judge.places(self._bootstrap(phase.side), group) for group in GROUPS}
-        for group, places in found.items():
+    def _check_places(self, phase: Phase) -> None:
+        """No group may begin on the side behind a record that it never got."""
+        for group in GROUPS:
+            places = judge.places(self._bootstrap(phase.side), group)
             if skipped := judge.skipped(self.notes, group, self.here, places):
                 where = f"{group} on {phase.side} after the {phase.name}"
                 self.problems.append(f"{where}: its place passes {len(skipped)} records: {judge.shown(skipped)}")
-        return found
 
     def _read_behind_places(self, group: str, called: Called, there: set[Numbered]) -> int:
         """Records that the group had read at the killed source behind what was seen of its commits."""
@@ -220,13 +220,21 @@ class Drill:
         read = [one for one in self.notes.consumed[group] if one.side == "a" and one.record not in there]
         return {one.record for one in read if one.offset >= done[one.record.at]}
 
-    def _at_work(self, phase: Phase, places: Mapping[str, Mapping[At, int]]) -> None:
+    def _at_work(self, phase: Phase) -> None:
         self.phases.append(phase)
-        self.started_at, number = places, len(self.phases) - 1
         there = self._bootstrap(phase.side)
-        self.producers = Producers(bootstrap=there, notes=self.notes).start()
+        self.producers = Producers(bootstrap=there, notes=self.notes, in_transactions=self.in_transactions).start()
+        self._consume({group: self.chance.choice(PACES) for group in GROUPS})
+
+    def _consume(self, paces: Mapping[str, int]) -> None:
+        side, number = self.phases[-1].side, len(self.phases) - 1
         self.consumers = Consumers(
-            bootstrap=there, side=phase.side, phase=number, notes=self.notes, folder=self.folder
+            bootstrap=self._bootstrap(side),
+            side=side,
+            phase=number,
+            notes=self.notes,
+            folder=self.folder,
+            paces=paces,
         ).start()
 
     def _work(self, *, sides_run: bool = True) -> None:
@@ -239,6 +247,9 @@ class Drill:
     def _finish(self) -> None:
         """Let the consumers read to the end, copy the rest, and count."""
         self.producers.stop()
+        self.consumers.stop()
+        self.phases.append(Phase(name="end", side="a"))
+        self._consume(dict.fromkeys(GROUPS, 1_000))
         self._read_on()
         self.consumers.stop()
         self.problems += self.consumers.errors
@@ -268,11 +279,12 @@ class Drill:
     def _read_on(self) -> None:
         """Return when each group has read all that is on the active side."""
         ends = {at: log[-1][0] + 1 for at, log in judge.read(self.a.bootstrap).items() if log}
+        places = {group: judge.places(self.a.bootstrap, group) for group in GROUPS}
         until = time.monotonic() + END_SECONDS
 
         def behind(group: str) -> bool:
             self.consumers.collect()
-            there = reached(self.notes, len(self.phases) - 1, group, self.started_at.get(group, {}))
+            there = reached(self.notes, len(self.phases) - 1, group, places[group])
             return any(there.get(at, 0) < end for at, end in ends.items())
 
         for group in GROUPS:
@@ -293,44 +305,6 @@ class Drill:
 
     def _bootstrap(self, side: str) -> str:
         return (self.a if side == "a" else self.b).bootstrap
-
-    def tables(self) -> list[Table]:
-        moves = Table("move", "calls", "seconds", "records", box=None, pad_edge=False)
-        groups = Table("group", "move", "again", "said", "killed", box=None, pad_edge=False)
-        for number, phase in enumerate(self.phases):
-            if number:
-                moves.add_row(phase.name, str(phase.calls), f"{phase.seconds:.1f}", phase.count)
-                for group in GROUPS:
-                    again = judge.repeated_in(self.notes, group, number).total()
-                    numbers = again, phase.said.get(group, 0), phase.killed.get(group, 0)
-                    groups.add_row(group, phase.name, *map(str, numbers))
-        sides = Table("at the end", "records", "missed", "repeated", "unordered", box=None, pad_edge=False)
-        for name, side in getattr(self, "sides", {}).items():
-            counts = len(side.records), len(side.missed), len(side.repeated), len(side.unordered)
-            sides.add_row(name, *map(str, counts))
-        return [moves, sides, groups]
-
-    def keep_notes(self) -> None:
-        """Write what was read and counted to a file, to look for a cause."""
-        kept = {
-            "consumed": self.notes.consumed,
-            "unacknowledged": sorted(in_doubt(self.notes)),
-            "logs": {
-                name: {f"{at.topic}-{at.partition}": log for at, log in side.logs.items()}
-                for name, side in getattr(self, "sides", {}).items()
-            },
-        }
-        (self.folder / "notes.json").write_text(json.dumps(kept))
-
-
-def judge_of(side: Side, *, without_missed: bool) -> Side:
-    return Side(
-        logs=side.logs,
-        missed=() if without_missed else side.missed,
-        repeated=side.repeated,
-        foreign=side.foreign,
-        unordered=side.unordered,
-    )
 
 
 def said_of(called: list[Called]) -> dict[str, int]:
@@ -365,13 +339,13 @@ def drill(seed: int, console: Console) -> bool:
         if made is not None:
             made.end()
         stop_all([a, b])
-    for table in made.tables():
+    for table in tables(made.phases, made.notes, made.sides):
         console.print(table)
     for remark in made.remarks:
         console.print(remark, markup=False)
     for problem in made.problems:
         console.print(f"NOT RIGHT: {problem}", markup=False)
-    made.keep_notes()
+    keep(made.folder / "notes.json", made.notes, made.sides)
     console.print(f"drill {seed}: {'failed' if made.problems else 'passed'}, {time.monotonic() - began:.0f} s")
     return not made.problems
 

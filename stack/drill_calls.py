@@ -116,7 +116,7 @@ class Calls:
         called, number = None, 0
         while called is None or (called.code and number < TRIES):
             number += 1
-            kill_after = self.chance.uniform(0.3, LONG[name]) if number <= 3 and self.chance.random() < 0.4 else None
+            kill_after = self.chance.uniform(0.7, LONG[name]) if number <= 3 and self.chance.random() < 0.4 else None
             called = self.call(name, *files, wishes=wishes, kill_after=kill_after)
             how = {0: "done"}.get(called.code, f"killed after {kill_after:.1f} s" if kill_after else called.why)
             self.say(f"  {name}, call {number}, {called.seconds:.1f} s: {how}")
@@ -138,6 +138,7 @@ class Runs:
     """Runs of the forward direction, one after the other, as a schedule would start them. Some are killed."""
 
     calls: Calls
+    chance: random.Random
     failed: list[tuple[float, float, Called]] = field(default_factory=list)  # with their begin and their end
     began: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
@@ -161,12 +162,11 @@ class Runs:
         self.began.wait(seconds)
 
     def _work(self) -> None:
-        chance = random.Random(self.calls.chance.random())
         while not self.over.is_set():
             for name in (FORWARD, BACK) if self.both.is_set() else (FORWARD,):
                 self.began.set()
                 began = time.monotonic()
-                kill_after = chance.uniform(0.8, 3) if chance.random() < 0.15 else None
+                kill_after = self.chance.uniform(0.8, 3) if self.chance.random() < 0.15 else None
                 called = self.calls.call("run", name, kill_after=kill_after)
                 self.count += 1
                 if called.code > 0:

@@ -65,7 +65,7 @@ class Side:
     logs: Logs
     missed: Sequence[Numbered]  # acknowledged, and not there
     repeated: Sequence[Numbered]
-    foreign: Sequence[Numbered]  # never sent, or in another partition
+    foreign: Sequence[Numbered]  # never sent, aborted, or in another partition
     unordered: Sequence[Numbered]  # behind a later one of the same producer session
 
     @property
@@ -94,7 +94,10 @@ def count(bootstrap: str, notes: Notes) -> Side:
         logs=logs,
         missed=sorted(notes.acknowledged - seen.keys()),
         repeated=sorted(record for record, times in seen.items() if times > 1),
-        foreign=sorted({r for at, log in logs.items() for _, r in log if r not in notes.session_of or r.at != at}),
+        foreign=sorted(
+            {r for at, log in logs.items() for _, r in log if r not in notes.session_of or r.at != at}
+            | (notes.aborted & seen.keys())
+        ),
         unordered=unordered,
     )
 

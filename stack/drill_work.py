@@ -7,21 +7,21 @@ import signal
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stack.drill_member import QUIET
 from stack.folders import REPOSITORY
 from stack.processes import ProcessRecord, end, launch, since
 
 TOPICS: Mapping[str, int] = {"drill.orders": 3, "drill.clicks": 2}
-GROUPS: Mapping[str, int] = {"drill-billing": 120, "drill-audit": 60}  # records that it takes at a time, at most
+GROUPS = ("drill-billing", "drill-audit")
+PACES = (30, 80, 200)  # records that a consumer takes at a time, at most: slower than the producers, as fast, faster
 PER_SECOND = 120  # records of one producer
 SECONDS = 60  # for what was sent, or is to be committed, at the end
 
@@ -59,6 +59,7 @@ class Notes:
     numbers: Counter[At] = field(default_factory=Counter)
     session_of: dict[Numbered, int] = field(default_factory=dict)  # all that was sent, with its producer session
     acknowledged: set[Numbered] = field(default_factory=set)
+    aborted: set[Numbered] = field(default_factory=set)
     consumed: dict[str, list[Consumed]] = field(default_factory=lambda: defaultdict(list))  # by group
     committed: dict[tuple[str, str, At], int] = field(default_factory=dict)  # group, side: the last one that was done
     sessions: int = 0
@@ -80,10 +81,13 @@ def from_value(value: bytes | None) -> Numbered:
 
 @dataclass(kw_only=True)
 class Producers:
-    """One idempotent producer for each topic, at work until `stop`."""
+    """One idempotent producer for each topic, at work until `stop`; with transactions for some topics, a part of which
+    it aborts.
+    """
 
     bootstrap: str
     notes: Notes
+    in_transactions: Collection[str] = ()
     over: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
     dead: bool = False
@@ -103,31 +107,56 @@ class Producers:
 
     def _work(self, topic: str) -> None:
         settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 5}
+        transactional = topic in self.in_transactions
+        if transactional:
+            settings |= {"transactional.id": topic, "transaction.timeout.ms": 10_000}
         producer = Producer({**settings, **QUIET})
+        if transactional:
+            producer.init_transactions(SECONDS)
         with self.notes.lock:
             self.notes.sessions += 1
             session = self.notes.sessions
         chance = random.Random(session)
         while not self.over.is_set():
-            for _ in range(chance.randrange(1, PER_SECOND // 5)):
-                self._send(producer, At(topic, chance.randrange(TOPICS[topic])), session)
+            if transactional:
+                producer.begin_transaction()
+            sent = [
+                self._send(producer, At(topic, chance.randrange(TOPICS[topic])), session, tell=not transactional)
+                for _ in range(chance.randrange(1, PER_SECOND // 5))
+            ]
             producer.poll(0)
             self.over.wait(0.1)
+            if transactional:
+                self._end(producer, sent, commit=chance.random() < 0.85)
         producer.flush(0.5 if self.dead else SECONDS)
         producer.purge()  # nothing may arrive when a dead side is back
         producer.flush(SECONDS)
 
-    def _send(self, producer: Producer, at: At, session: int) -> None:
+    def _send(self, producer: Producer, at: At, session: int, *, tell: bool) -> Numbered:
         record = Numbered(at, self.notes.numbers[at])
-        with suppress(BufferError):
-            key = b"%d" % record.number
-            producer.produce(at.topic, to_value(record), key, at.partition, on_delivery=partial(self._told, record))
-            self.notes.session_of[record] = session
-            self.notes.numbers[at] += 1
+        told = partial(self._told, record) if tell else None
+        self.notes.session_of[record] = session
+        self.notes.numbers[at] += 1
+        producer.produce(at.topic, to_value(record), b"%d" % record.number, at.partition, on_delivery=told)
+        return record
 
     def _told(self, record: Numbered, error: KafkaError | None, _: Message) -> None:
         if error is None:
             self.notes.acknowledged.add(record)
+
+    def _end(self, producer: Producer, sent: Collection[Numbered], *, commit: bool) -> None:
+        """Commit or abort, unless the side is dead."""
+        while not self.dead:
+            try:
+                if commit:
+                    producer.commit_transaction(2)
+                    self.notes.acknowledged.update(sent)
+                else:
+                    producer.abort_transaction(2)
+                    self.notes.aborted.update(sent)
+                return
+            except KafkaException as error:
+                commit = commit and not error.args[0].txn_requires_abort()
 
 
 @dataclass(kw_only=True)
@@ -141,11 +170,12 @@ class Consumers:
     phase: int
     notes: Notes
     folder: Path
+    paces: Mapping[str, int]  # of each group
     errors: list[str] = field(default_factory=list)
     _read: Counter[str] = field(default_factory=Counter)  # bytes of the file of each group
 
     def start(self) -> Consumers:
-        for group, most in GROUPS.items():
+        for group, most in self.paces.items():
             self._file(group).touch()
             words = [self.bootstrap, group, str(most), f"{group} {self.phase}", str(self._file(group)), *TOPICS]
             command = [sys.executable, "-m", "stack.drill_member", *words]
@@ -154,7 +184,7 @@ class Consumers:
 
     def stop(self, *, dead: bool = False) -> None:
         """Stop them with a last commit; or kill them, where the side is dead."""
-        for group in GROUPS:  # all at once
+        for group in GROUPS:
             if process := ProcessRecord.read(self._record(group)):
                 process.send(signal.SIGKILL if dead else signal.SIGTERM)
         for group in GROUPS:
@@ -197,4 +227,4 @@ def reached(notes: Notes, phase: int, group: str, places: Mapping[At, int]) -> d
 
 def in_doubt(notes: Notes) -> Iterator[Numbered]:
     """Records that were sent and never acknowledged."""
-    return (record for record in notes.session_of if record not in notes.acknowledged)
+    return (record for record in notes.session_of.keys() - notes.acknowledged - notes.aborted)
