@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,12 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stack.artifacts import kafka_jars
 from stack.drill_work import GROUPS, TOPICS
 from stack.folders import REPOSITORY
+from stack.java import java
 
 SECONDS = 240  # a command that needs longer hangs
 TRIES = 6
 LONG = {"cutover": 16, "failover": 2.5, "failback": 20, "run": 2.5}  # seconds in which each one may be killed
+HANGING = re.compile(r"kafka-transactions.sh \S+ <cluster> (abort --topic \S+ --partition \d+ --start-offset \d+)")
 FORWARD, BACK = "drill-forward", "drill-back"
 
 
@@ -120,7 +124,17 @@ class Calls:
             called = self.call(name, *files, wishes=wishes, kill_after=kill_after)
             how = {0: "done"}.get(called.code, f"killed after {kill_after:.1f} s" if kill_after else called.why)
             self.say(f"  {name}, call {number}, {called.seconds:.1f} s: {how}")
+            for words in HANGING.findall(json.dumps(called.document)):
+                self._abort(words.split())
         return called, number
+
+    def _abort(self, words: Sequence[str]) -> None:
+        """End a transaction of a producer that was killed with its broker, by the command that the text names."""
+        self.say(f"  kafka-transactions.sh {' '.join(words)}")
+        tool = [java(), "-Xmx128m", "-cp", f"{kafka_jars()}/*", "org.apache.kafka.tools.TransactionsCommand"]
+        for bootstrap in (self.a, self.b):  # it begins at this offset on one of them
+            command = [*tool, "--bootstrap-server", bootstrap, *words]
+            subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)
 
     def end(self) -> None:
         for pid in list(self.alive):
