@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -107,30 +108,51 @@ class Producers:
 
     def _work(self, topic: str) -> None:
         settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 5}
-        transactional = topic in self.in_transactions
-        if transactional:
+        if transactional := topic in self.in_transactions:
             settings |= {"transactional.id": topic, "transaction.timeout.ms": 10_000}
-        producer = Producer({**settings, **QUIET})
-        if transactional:
-            producer.init_transactions(SECONDS)
-        with self.notes.lock:
-            self.notes.sessions += 1
-            session = self.notes.sessions
+        while not self.over.is_set():  # a producer whose transaction failed is replaced
+            producer = Producer({**settings, **QUIET})
+            with self.notes.lock:
+                self.notes.sessions += 1
+                session = self.notes.sessions
+            if transactional:
+                with suppress(KafkaException):
+                    self._write_in_transactions(producer, topic, session)
+            else:
+                self._write(producer, topic, session)
+            producer.flush(0.5 if self.dead else SECONDS)
+            producer.purge()  # nothing may arrive when a dead side is back
+            producer.flush(SECONDS)
+
+    def _write(self, producer: Producer, topic: str, session: int) -> None:
         chance = random.Random(session)
         while not self.over.is_set():
-            if transactional:
-                producer.begin_transaction()
-            sent = [
-                self._send(producer, At(topic, chance.randrange(TOPICS[topic])), session, tell=not transactional)
-                for _ in range(chance.randrange(1, PER_SECOND // 5))
-            ]
+            for _ in range(chance.randrange(1, PER_SECOND // 5)):
+                self._send(producer, At(topic, chance.randrange(TOPICS[topic])), session, tell=True)
             producer.poll(0)
             self.over.wait(0.1)
-            if transactional:
-                self._end(producer, sent, commit=chance.random() < 0.85)
-        producer.flush(0.5 if self.dead else SECONDS)
-        producer.purge()  # nothing may arrive when a dead side is back
-        producer.flush(SECONDS)
+
+    def _write_in_transactions(self, producer: Producer, topic: str, session: int) -> None:
+        """Each acknowledged as a whole, and in doubt if its end was not answered. Raises KafkaException."""
+        chance = random.Random(session)
+        producer.init_transactions(SECONDS)
+        while not self.over.is_set():
+            producer.begin_transaction()
+            sent = [
+                self._send(producer, At(topic, chance.randrange(TOPICS[topic])), session, tell=False)
+                for _ in range(chance.randrange(1, PER_SECOND // 5))
+            ]
+            self.over.wait(0.1)
+            commit = chance.random() < 0.85
+            while not self.dead:
+                try:
+                    (producer.commit_transaction if commit else producer.abort_transaction)(2)
+                except KafkaException as error:
+                    if not error.args[0].retriable():
+                        raise
+                else:
+                    (self.notes.acknowledged if commit else self.notes.aborted).update(sent)
+                    break
 
     def _send(self, producer: Producer, at: At, session: int, *, tell: bool) -> Numbered:
         record = Numbered(at, self.notes.numbers[at])
@@ -143,20 +165,6 @@ class Producers:
     def _told(self, record: Numbered, error: KafkaError | None, _: Message) -> None:
         if error is None:
             self.notes.acknowledged.add(record)
-
-    def _end(self, producer: Producer, sent: Collection[Numbered], *, commit: bool) -> None:
-        """Commit or abort, unless the side is dead."""
-        while not self.dead:
-            try:
-                if commit:
-                    producer.commit_transaction(2)
-                    self.notes.acknowledged.update(sent)
-                else:
-                    producer.abort_transaction(2)
-                    self.notes.aborted.update(sent)
-                return
-            except KafkaException as error:
-                commit = commit and not error.args[0].txn_requires_abort()
 
 
 @dataclass(kw_only=True)
