@@ -44,10 +44,15 @@ class Called:
     @property
     def why(self) -> str:
         """The reason why it did not do all, on one line."""
-        blocked = [f"{s['step']}: {s['what']}" for s in self.document.get("steps", ()) if s["state"] == "blocked"]
-        ranges = [f"{r['topic']}-{r['partition']}: {r['error']}" for r in self.document.get("ranges", ()) if r["error"]]
+        told = self.document
+        blocked = [f"{row['step']}: {row['what']}" for row in told.get("steps", ()) if row["state"] == "blocked"]
+        for row in (*told.get("ranges", ()), *told.get("partitions", ())):
+            blocked += [f"{row['topic']}-{row['partition']}: {row['error']}"] if row.get("error") else []
+        for group in told.get("groups", ()):
+            if group["state"] in ("failed", "active"):
+                blocked.append(f"group {group['group']}: {group['why'] or [one['why'] for one in group['partitions']]}")
         said = [line for line in self.error.splitlines() if " INFO " not in line and not line.startswith("store: ")]
-        return " ".join((blocked or ranges[:1] or [" ".join(said[1:3])])[0].split())[:400]
+        return " ".join((blocked or [" ".join(said[1:3])])[0].split())[:400]
 
 
 @dataclass(kw_only=True)
