@@ -120,9 +120,11 @@ class Producers:
                     self._write_in_transactions(producer, topic, session)
             else:
                 self._write(producer, topic, session)
-            producer.flush(0.5 if self.dead else SECONDS)
+            with suppress(KafkaException):  # after a fatal error
+                producer.flush(0.5 if self.dead else SECONDS)
             producer.purge()  # nothing may arrive when a dead side is back
-            producer.flush(SECONDS)
+            with suppress(KafkaException):
+                producer.flush(SECONDS)
 
     def _write(self, producer: Producer, topic: str, session: int) -> None:
         chance = random.Random(session)
