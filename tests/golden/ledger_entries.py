@@ -81,6 +81,16 @@ ADOPTED: dict[str, Entry] = {
         target_end=91,
         sealed=Seal(why="failover", by="ann", reason="fire", target_until=92, run_id="over", time=TIME),
     ),
+    "position-followed": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=90,
+        coverage=covered((0, 90)),
+        target_end=91,
+        sealed=Seal(why="failover", by="ann", reason="fire", target_until=92, run_id="over", time=TIME),
+        followed_by="orders-back",
+    ),
     "position-denied": Position(
         generation=1,
         ids=IDS,

@@ -16,8 +16,8 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 288,
-    "classes": 641,
-    "functions": 3809,
+    "classes": 642,
+    "functions": 3816,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

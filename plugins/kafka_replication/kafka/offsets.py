@@ -361,11 +361,12 @@ def stable_ends_each(
             sleep=pause,
         )(look)
     for number, (partition, stable) in enumerate(sorted(still_open.items())):
-        description = named(admin, partition) if number < MOST else ""
-        failures[partition] = Stalled(
-            f"{partition}: the last stable offset stays at {stable}, below {ends[partition]}, for {deadline:.0f} s: a"
-            f" transaction is open{description}",
-            f"find it: kafka-transactions.sh find-hanging --topic {partition.topic} --partition {partition.partition}",
+        description, at = named(admin, partition) if number < MOST else "", partition
+        where = f"--topic {at.topic} --partition {at.partition}"
+        abort = f"kafka-transactions.sh --bootstrap-server <cluster> abort {where} --start-offset {stable}"
+        failures[at] = Stalled(
+            f"{at}: the last stable offset stays at {stable}, below {ends[at]}: a transaction is open{description}",
+            f"find it: kafka-transactions.sh find-hanging {where}" + ("" if description else f"; if it hangs: {abort}"),
         )
     return {partition: end for partition, end in ends.items() if partition not in failures}, failures
 

@@ -58,9 +58,9 @@ class Position(LedgerEntry):
     KIND = "position"
     FORMAT = 1
     OPTIONAL = frozenset(
-        {"adopted", "adopted_places", "delivery", "denied", "quarantined", "receipts_from", "sealed", "skipped"}
+        {"adopted", "adopted_places", "delivery", "denied", "followed_by", "quarantined", "receipts_from", "sealed"}
     )
-    OPTIONAL |= {"spread", "target_epochs", "transform"}
+    OPTIONAL |= {"skipped", "spread", "target_epochs", "transform"}
 
     generation: Number
     ids: Ids
@@ -80,6 +80,7 @@ class Position(LedgerEntry):
     adopted: Adopted | None = None  # the copy below ``start``, if another tool made it
     adopted_places: AdoptedPlaces | None = None  # where the records of that copy lie, as far as it was proved
     sealed: Seal | None = None  # nothing more is copied in this direction
+    followed_by: str = ""  # the replication that goes on behind this seal, in the other direction
     denied: str = ""  # who denied producers to write to the source topic for a cut-over, and when; empty: nobody
     extra: Extra = field(default_factory=dict, hash=False)
 

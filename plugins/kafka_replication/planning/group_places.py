@@ -101,6 +101,7 @@ class GroupPlaces:
 
     account: Account
     log: OffsetRange
+    ends: bool  # nothing comes to the target any more that is not there
     _chunks: Sequence[_Chunk]  # that have records, in source order
     _ends: Sequence[int]  # one past the highest target offset of the chunks up to this one
     _firsts: Sequence[int]  # the lowest target offset of this chunk and of those behind it
@@ -108,8 +109,8 @@ class GroupPlaces:
     _late: dict[int, int] = field(default_factory=dict)  # source offsets of records that were retried: their place
 
     @classmethod
-    def of(cls, account: Account, receipts: Receipts, log: OffsetRange) -> GroupPlaces:
-        """``receipts`` has those of the partition, as far as they are kept."""
+    def of(cls, account: Account, receipts: Receipts, log: OffsetRange, *, ends: bool = False) -> GroupPlaces:
+        """``receipts`` has those of the partition, as far as they are kept. ``ends``: the source is given up."""
         position = account.position
         own = committed(receipts.of(account.key, position.generation), position.coverage)
         chunks = [*map(_Chunk.of, own), *(one for gap in account.gaps for one in _Chunk.of_returned(gap))]
@@ -118,6 +119,7 @@ class GroupPlaces:
         return cls(
             account=account,
             log=log,
+            ends=ends or account.position.sealed is not None,
             _chunks=chunks,
             _ends=list(accumulate((chunk.until for chunk in chunks), max)),
             _firsts=list(lowest)[::-1],
@@ -137,7 +139,9 @@ class GroupPlaces:
         if adopted is not None and asked < start:
             return self._copied_by_another_tool(asked, adopted.target_until)
         offset = min(asked, max(self.account.watermark(), start))
-        reasons = [(max(0, asked - offset), f"source offsets from {offset} on are not verified yet")]
+        ahead = OffsetRange(offset, max(offset, asked))
+        again = self.account.pending().within(ahead).span if self.ends else ahead.span
+        reasons = [(again, f"source offsets from {offset} on are not verified yet")]
         if self._untold_from(offset):
             # Receipts expire in the order of their writing: these records may lie below all that is known.
             reasons.append((max(0, offset - start), "the receipts of some offsets behind it have expired"))

@@ -228,8 +228,9 @@ class Planner:
     def refusal_to_open(self, key: PartitionKey, source: Topic, target: Topic | None) -> Trouble | None:
         """The first reason why this partition cannot be opened; None if it can."""
         number = key.source.partition
-        if seal := next((position.sealed for position in self.ledger.positions.values() if position.sealed), None):
-            return refusals.sealed(key, seal)
+        if at := next((position for position in self.ledger.positions.values() if position.sealed), None):
+            assert at.sealed is not None
+            return refusals.sealed(key, at.sealed, at.followed_by)
         if key in self.watermarks:
             return refusals.ledger_lost(key, self.watermarks[key])
         if target is None and not self.replication.target_topics.create:
@@ -280,7 +281,7 @@ class Planner:
     ) -> Trouble | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
         if position.sealed:
-            return refusals.sealed(key, position.sealed)
+            return refusals.sealed(key, position.sealed, position.followed_by)
         if contradictions := self.ledger[key].contradictions():
             return refusals.contradicted(key, contradictions)
         return self.refusal_of_topics(key, position, source, target, ids)

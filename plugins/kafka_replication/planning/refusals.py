@@ -51,13 +51,27 @@ def reset_command(key: PartitionKey) -> str:
     )
 
 
-def sealed(key: PartitionKey, seal: Seal) -> Trouble:
+def sealed(key: PartitionKey, seal: Seal, followed_by: str = "") -> Trouble:
+    what = f"{key.source}: this direction was sealed {seal}; nothing more is copied to {key.target_topic}"
+    if followed_by:
+        remedy = f"pause the DAG of this replication: {followed_by} goes on behind it, in the other direction"
+        return refusal(State.SEALED, key.source, what, remedy)
     return refusal(
         State.SEALED,
         key.source,
-        f"{key.source}: this direction was sealed {seal}; nothing more is copied to {key.target_topic}",
+        what,
         f"if the source is to be used again, and nothing was written to the target since: kafka-replication failover"
         f" {key.replication}.yaml --undo; else remove the file or its schedule",
+    )
+
+
+def circular(key: PartitionKey, other: str) -> Trouble:
+    return refusal(
+        State.NOT_OPENED,
+        key.source,
+        f"{key.source}: the replication {other} copies {key.target} to it: its records would go round for ever",
+        f"if this is the way back, kafka-replication failback {other}.yaml {key.replication}.yaml opens it when"
+        f" {other} is sealed; else set transform: provenance and topics.exclude_from in both directions",
     )
 
 

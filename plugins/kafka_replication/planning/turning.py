@@ -94,7 +94,8 @@ def turned(
         passed = [replace(apart, range=range_) for range_ in other.turn.surplus]
     for one in (gap, *passed):
         position = position.adding(one.range, None, 0)
-    return Change(key=key, write=(gap, *passed, replace(position, sealed=None, target_end=target_end)))
+    position = replace(position, sealed=None, followed_by="", target_end=target_end)
+    return Change(key=key, write=(gap, *passed, position))
 
 
 @dataclass(frozen=True, slots=True)

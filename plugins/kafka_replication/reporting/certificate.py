@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from kafka_replication.documents import GapRow, GroupRow, Pair, Pairs, SpanRow, StatusRow
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.gap import ELSEWHERE
 from kafka_replication.ledger.values import Adopted, Ids, Seal
 from kafka_replication.model.choices import EXACTLY_ONCE, Promise
 from kafka_replication.model.offsets import Coverage, PartitionKey, dump
@@ -118,6 +119,9 @@ class CertifiedPartition(SpanRow):
     def remarks(self) -> Iterator[str]:
         """The facts that a reader has to know beside the verdict."""
         for gap in self.gaps:
+            if gap.kind in ELSEWHERE:
+                yield str(gap)
+                continue
             what = "verification of" if gap.copied else "copy of"
             yield f"the {what} {gap.range.span} offsets {gap.range} was given up by {gap.approved_by}: {gap.reason}"
         if self.adopted is not None:
@@ -208,7 +212,7 @@ def judged(partitions: Sequence[CertifiedPartition], groups: Sequence[GroupRow])
         more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
         verdict = f"Not everything is verified: {'; '.join(reasons[:SHOWN])}{more}."
     else:
-        given_up = sum(gap.range.span for one in partitions for gap in one.gaps)
+        given_up = sum(gap.range.span for one in partitions for gap in one.gaps if gap.kind not in ELSEWHERE)
         adopted = sum(one.adopted is not None for one in partitions)
         beside = [f"{given_up} source offsets were given up"] * bool(given_up)
         beside += [f"{adopted} partitions begin with a copy of another tool"] * bool(adopted)

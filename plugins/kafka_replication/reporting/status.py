@@ -17,7 +17,7 @@ from kafka_replication.ledger.gap import ELSEWHERE
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.commands import failed_list
-from kafka_replication.model.offsets import Coverage, PartitionKey, TopicPartition
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import duration, from_millis, now, to_text
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.foresight import SourceLoss, findings
@@ -74,6 +74,8 @@ def row_of(
         for gap in gaps
         if gap.generation == plan.generation and not (gap.copied or gap.kind in ELSEWHERE)
     )
+    elsewhere = Coverage.of(gap.range for gap in gaps if gap.generation == plan.generation and gap.kind in ELSEWHERE)
+    ahead = None if source_end is None else OffsetRange(min(watermark, source_end), source_end)
     error = plan.what or (missed_text(plan.key, plan.missed) if plan.missed else None)
     unknown = dict.fromkeys(("position", "last_verified", "lag_seconds"))
     usual = {**unknown, **dict.fromkeys(_COUNTS, 0), "verified_by": NONE, "delivery": EXACTLY_ONCE}
@@ -87,7 +89,7 @@ def row_of(
         high_watermark=high_watermark,
         withheld=0 if high_watermark is None else max(0, high_watermark - plan.source_end),
         watermark=plan.watermark,
-        lag=None if source_end is None else max(0, source_end - watermark),
+        lag=None if ahead is None else ahead.span - elsewhere.within(ahead).span,
         removed=plan.removed.span,
         no_longer_on_target=plan.removed,
         missed=plan.missed,

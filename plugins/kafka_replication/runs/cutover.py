@@ -6,6 +6,7 @@ Each step looks at the clusters and at the ledger anew, and may be repeated from
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -123,12 +124,16 @@ class Turn:
         return f"nobody but super users may write to {len(topics)} topics of the source; --abort gives it back"
 
     def _copy(self) -> str:
-        if any(position.sealed for position in self._view().positions.values()):  # a part, before a crash
+        seals = [position.sealed for position in self._view().positions.values() if position.sealed]
+        if others := [seal for seal in seals if seal.why != self.why]:
+            raise NotYet(f"a part of it was sealed {others[0]}")
+        if seals:  # a part, before a crash
             with leased(self.run, EVERYTHING) as leased_run:
                 sealing.fence(leased_run)
                 sealing.open_again(leased_run, self._view())
         wrote, behind = set[PartitionKey](), dict[PartitionKey, int]()
-        for _ in range(RUNS):
+        left, before = RUNS, math.inf  # with max_records_per_run it takes more
+        while left:
             run = replace(self.run, run_id=f"{self.run.run_id}.{secrets.token_hex(4)}")
             report = runner.execute(run, self.launcher, Request())
             if failed := [line for line in report.failed if line.key not in self.left_alone]:
@@ -136,10 +141,14 @@ class Turn:
                 raise NotYet(f"{what}. Remedy: {failed[0].remedy}")
             wrote = still_written(self.run, self.asked.quiet)
             behind = {} if wrote else self._lags()
+            left -= bool(wrote) or sum(behind.values()) >= before
+            before = sum(behind.values()) or math.inf
             if not wrote and not behind:
                 self.cut = to_text(from_millis(int(1000 * (time.time() - self.asked.quiet))))
                 return f"nothing was written for {self.asked.quiet:g} s, and everything is verified on the target"
         first = next(iter(wrote or behind))
+        if not wrote:
+            raise NotYet(f"{first.source}: {behind[first]} offsets stay unverified on the target; see the last report")
         raise NotYet(
             f"producers still write: the last time to {first.source} and {len(wrote or behind) - 1} other partitions;"
             " stop them" + ("" if self.asked.deny else ", or deny them to write (--deny-producers)")
@@ -154,8 +163,10 @@ class Turn:
         if at_work := writers.members(run.clusters.source_admin, names):
             raise NotYet(f"group {min(at_work)} and {len(at_work) - 1} others have members at the source: stop them")
         self.moved = groups.move(run, apply=True).groups
-        if stuck := [row for row in self.moved if row.state in ("failed", "active")]:
-            raise NotYet(f"group {stuck[0].group}: {stuck[0].why}")
+        for row in self.moved:
+            waits = next((one for one in row.partitions if one.state in ("waiting", "refused")), None)
+            if row.state in ("failed", "active") or (waits and row.state != "left out"):
+                raise NotYet(f"group {row.group}: {row.why or (waits and f'{waits.source}: {waits.why}')}")
         exact = sum(row.exact == len(row.partitions) for row in self.moved)
         return f"{exact} of {len(self.moved)} exact, the others read at most {sum(r.again for r in self.moved)} again"
 
@@ -333,7 +344,8 @@ def _keys(run: Run) -> dict[TopicPartition, PartitionKey]:
     """The partitions of the source that are selected, and those that were."""
     file, admin = run.replication, run.clusters.source_admin
     there = topics.states(admin, [name for name in snapshotter.candidates(file, admin) if file.selects(name)])
-    keys = {key.source: key for key in sealing.selected(run).positions}
+    view = sealing.selected(run)  # but for topics of which it is known that they were deleted
+    keys = {key.source: key for key in view.positions if key.source.topic in there or key not in view.deleted}
     for name, state in there.items():
         for at in (TopicPartition(name, number) for number in state.partitions):
             keys.setdefault(at, PartitionKey(file.name, at, file.target_name(name)))

@@ -24,11 +24,14 @@ from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.turning import Stamp, is_behind, nothing_copied_since, surplus_of, turned
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import backfill, sealing, steps
+from kafka_replication.runs.audit import AuditRequest, audit
+from kafka_replication.runs.clusters import raise_together
 from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, document_of, give_back, rows_of
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import TargetRecords
+from kafka_replication.verification.auditing import LastChunk
 
 APART: Final = ".surplus"
 
@@ -122,7 +125,9 @@ class Failback:
         ]
 
     def _left(self) -> list[Pair]:
-        return [pair for pair in self.pairs() if not pair.is_done]
+        """Those where the first direction does not go on yet, but for topics that were deleted at the source."""
+        deleted = self.forward.view().deleted
+        return [pair for pair in self.pairs() if not pair.is_done and (pair.other or pair.key not in deleted)]
 
     @property
     def steps(self) -> list[Step]:
@@ -135,21 +140,22 @@ class Failback:
 
     @cached_property
     def turn(self) -> Turn:
-        left_alone = [pair.other_key for pair in self.pairs() if pair.is_done]
+        left = {pair.other_key for pair in self._left()}
+        left_alone = [pair.other_key for pair in self.pairs() if pair.other_key not in left]
         run, asked = self.back, self.asked
         return Turn(run=run, asked=asked, launcher=self.launcher, why="failback", left_alone=left_alone)
 
     def document(self, *, applied: bool) -> TurnDocument:
         pairs, back = self.pairs(), {row.key: row for row in rows_of(self.back)}
-        first = [pair.key for pair in pairs if not (pair.is_open or pair.is_done)]
+        first = [pair.key for pair in self._left() if not pair.is_open]
         theirs = offsets.high_watermarks(self.back.clusters.source_admin, [key.target for key in first])
         ours = offsets.high_watermarks(self.forward.clusters.source_admin, [key.source for key in first])
         rows = list[TurnRow]()
         for pair in pairs:
-            if pair.other and pair.key not in first:
+            if pair.other and pair.other_key in back and pair.key not in first:
                 turn = pair.other.turn
                 rows.append(replace(back[pair.other_key], surplus=turn.surplus.span if turn else 0))
-            elif pair.account:
+            elif pair.account and pair.key in first:
                 position, surplus = pair.account.position, pair.surplus(ours[pair.key.source])
                 end = position.sealed.target_until if position.sealed else position.target_end
                 lag = theirs[pair.key.target] - end
@@ -159,6 +165,11 @@ class Failback:
     def _set_aside(self) -> str:
         """Copy what only the source has to topics of their own on the target, exactly once, as a backfill does."""
         spans, left = 0, [pair for pair in self._left() if pair.account]
+        if read_back := [pair for pair in left if self.back.replication.selects(_apart(pair.key))]:
+            raise NotYet(
+                f"{self.back.replication.name} selects {_apart(read_back[0].key)}: it would copy it to the source;"
+                " leave it out of its file (topics.exclude)"
+            )
         logs = offsets.high_watermarks(self.forward.clusters.source_admin, [pair.key.source for pair in left])
         for pair in left:
             for range_ in pair.surplus(logs[pair.key.source]):
@@ -189,6 +200,7 @@ class Failback:
                 only = pair.surplus(end := ends[pair.other_key])
                 surplus += only.span
                 if self._needs_opening(pair, only):
+                    sealing.follow(forward, pair.key, back.replication.name)
                     self._open(back, pair, receipts, end)
             steps.advance(back, [pair.other_key for pair in left])
         text = f"{len(left)} partitions; the source has {surplus} offsets that were never copied, and keeps them"
@@ -201,9 +213,17 @@ class Failback:
             if aside and only and turn.aside != aside:
                 raise NotYet(f"{at}: what only the source has was not set aside before it was opened")
             return False
+        if only and not aside and "compact" in self._policy(at.topic):
+            raise NotYet(
+                f"{at}: the topic is compacted, and the source has {only.span} offsets that never arrived: the newest"
+                " record of a key would be another one on each side; have them set aside (--surplus-aside)"
+            )
         if aside and not self._is_apart(pair.key, only):
             raise NotYet(f"{at}: somebody has written there meanwhile; stop all producers there")
         return True
+
+    def _policy(self, topic: str) -> str:
+        return topics.config(self.forward.clusters.source_admin, topic).get("cleanup.policy", "")
 
     def _open(self, back: LeasedRun, pair: Pair, receipts: Receipts, end: int) -> None:
         account = pair.account
@@ -224,9 +244,10 @@ class Failback:
         position, at = account.position, pair.key.source
         if not position.sealed:
             raise NotYet(f"{at}: {pair.key.replication} is not sealed: cut it over, or give its source up, first")
-        if end < position.next_offset:
+        copied = max([position.next_offset, *(range_.until for range_ in position.coverage)])
+        if end < copied:
             raise NotYet(
-                f"{at}: the source ends at {end}, but was copied up to {position.next_offset}: it lost its end, and"
+                f"{at}: the source ends at {end}, but was copied up to {copied}: it lost its end, and"
                 " these records are only on the target; keep the target, and copy it to new topics"
             )
         if other is not None and not other.position.sealed and not pair.is_open:
@@ -236,6 +257,8 @@ class Failback:
         there = topics.states(self.forward.clusters.source_admin, [at.topic]).get(at.topic)
         if there is None or there.id != position.ids.source_topic:
             raise NotYet(f"{at}: the source topic was deleted or created anew; copy the target to new topics")
+        if not pair.begun:
+            _check_last(self.forward, account, self.launcher)
 
     def _open_forward(self) -> str:
         """Let the first direction go on behind the seal of the other one."""
@@ -254,7 +277,10 @@ class Failback:
             receipts, surplus = back.clusters.ledger.receipts(dict.fromkeys(pair.other_key for pair in left)), 0
             for pair in left:
                 other = pair.other
-                assert other is not None
+                if other is None or other.position.sealed is None:
+                    raise NotYet(f"{pair.other_key}: it is not sealed any more: another command is at work")
+                _check_last(self.back, other, self.launcher)
+                sealing.follow(back, pair.other_key, forward.replication.name)
                 ids = other.position.ids
                 ids = Ids(self.back.clusters.target.catalogue.cluster_id(), ids.target_topic, ids.source_topic)
                 change = turned(pair.key, forward.view(), ids, other, receipts, ends[pair.key], self._stamp(forward))
@@ -262,6 +288,21 @@ class Failback:
                 surplus += other.turn.surplus.span if other.turn and not other.turn.aside else 0
             steps.advance(forward, [pair.key for pair in left])
         return f"{len(left)} partitions go on; {surplus} offsets that were never copied come with the next run"
+
+
+def _check_last(run: Run, account: Account, launcher: Launcher) -> None:
+    """Compare the last chunk of a sealed direction on both sides: if one of them lost its end, and got others' records
+    in its place, these would be taken for ours. Raises NotYet.
+    """
+    at = account.key.source
+    with launcher as spark:
+        report = audit(run, AuditRequest(at.topic, at.partition, sample=LastChunk(1, 0)), spark)
+    if any(one.outcome != "clean" for one in report.partitions if one.key == account.key):
+        raise NotYet(
+            f"{at}: the last records that {account.key.replication} copied are not the same on both sides: one of them"
+            f" lost its end. Audit it (kafka-replication audit); keep what is right, and copy it to new topics\n"
+            f"{report.text()}"
+        )
 
 
 def _apart(key: PartitionKey) -> str:
@@ -281,8 +322,7 @@ def _request_of(key: PartitionKey, range_: OffsetRange) -> BackfillRequest:
 def _ends(run: Run, keys: Sequence[PartitionKey]) -> dict[PartitionKey, int]:
     """The end of each target partition, once no open transaction hides records below it. Raises what is in the way."""
     ends, failed = TargetRecords(run.clusters.target).ends(keys, run.deadline.within(run.replication.timeouts.request))
-    for error in failed.values():
-        raise error
+    raise_together(list(failed.values()))
     return {key: there[key.target.partition] for key, there in ends.items()}
 
 

@@ -120,7 +120,7 @@ def move_as_seen(run: Run, ends: Mapping[TopicPartition, int], *, apply: bool) -
         for name, row in sorted(rows.items())
         if name not in failed
     ]
-    translated = _translated(run, target, seen, ends)
+    translated = _translated(run, target, seen, ends, given_up=True)
     done = [replace(rows[name], state="failed", why=str(error)) for name, error in failed.items()]
     done += [
         row if row.state == "left out" else replace(row, state="failed", why="its places at the source were never seen")
@@ -245,9 +245,14 @@ def _as_it_was(row: GroupRow) -> GroupRow:
 
 
 def _translated(
-    run: Run, target: AdminClient, seen: Collection[_Seen], ends: Mapping[TopicPartition, int]
+    run: Run,
+    target: AdminClient,
+    seen: Collection[_Seen],
+    ends: Mapping[TopicPartition, int],
+    *,
+    given_up: bool = False,
 ) -> dict[str, list[GroupPlaceRow]]:
-    """The rows of these groups, as they are before anything is committed."""
+    """The rows of these groups, as they are before anything is committed. ``given_up``: the source is."""
     if not seen:
         return {}
     name, view = run.replication.name, run.view()
@@ -257,7 +262,7 @@ def _translated(
     receipts = run.clusters.ledger.receipts(dict.fromkeys(opened.values()))
     logs = offsets.all_three(target, [key.target for key in opened.values()])
     places = {
-        at: GroupPlaces.of(view[key], receipts, OffsetRange(log.log_start, log.high_watermark))
+        at: GroupPlaces.of(view[key], receipts, OffsetRange(log.log_start, log.high_watermark), ends=given_up)
         for at, key in opened.items()
         if not isinstance(log := logs[key.target], Trouble)
     }
@@ -289,7 +294,9 @@ def _translated(
             return replace(row, state="waiting", why="an open transaction is about to commit its place on the target")
         if there is None or there.offset < found.offset:
             return replace(row, state="planned")
-        return replace(row, state="ahead" if there.offset > found.offset else "in step")
+        if there.offset > found.offset:
+            return replace(row, state="ahead", again=0, why="")
+        return replace(row, state="in step")
 
     return {one.group: [row_of(one, at) for at in sorted(one.source)] for one in seen}
 

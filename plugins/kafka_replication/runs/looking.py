@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal, Protocol, TypeVar
 
+from kafka_replication.config.names import PROVENANCE
 from kafka_replication.kafka import dry_run_requests
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.choices import EXACTLY_ONCE
+from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.offsets import (
     LEDGER_PARTITIONS,
@@ -292,6 +293,28 @@ def log_findings(findings: Iterable[Trouble]) -> None:
 P = TypeVar("P", bound=Planned)
 
 
+def _not_circular(run: Run, planned: Planned) -> Plan:
+    """The plan without new partitions that another replication fills from the target: these are refused, unless records
+    that came from there are left out.
+    """
+    file, run_plan, target = run.replication, planned.plan, planned.world.snapshot.target_cluster
+    new = {one.key: one for one in run_plan.partitions if one.state is State.OPENING}
+    if not new or file.target.type != KAFKA or (PROVENANCE in file.transform and target in file.topics.exclude_from):
+        return run_plan
+    try:
+        there = run.clusters.positions_on_source()
+    except ReplicationError as error:
+        log.debug("%s: the ledger on the source was not looked at: %s", file.name, error)
+        return run_plan
+    fills = {(key.target, key.source): key for key, at in there.items() if at.ids.source_cluster == target}
+    refused = {
+        one.key: one.refusing(refusals.circular(one.key, fills[ends].replication))
+        for one in new.values()
+        if (ends := (one.key.source, one.key.target)) in fills
+    }
+    return replace(run_plan, partitions=tuple(refused.get(one.key, one) for one in run_plan.partitions))
+
+
 def defended(run: Run, planned: P) -> P:
     """The plan without partitions whose receipts contradict their position; these are refused.
 
@@ -299,7 +322,8 @@ def defended(run: Run, planned: P) -> P:
     not grow with history. If the store does not know such a partition, it was lost or replaced, and all receipts of the
     partition's generation are read.
     """
-    run_plan, view = planned.plan, as_compared(planned.world.view, planned.world.snapshot)
+    run_plan, view = _not_circular(run, planned), as_compared(planned.world.view, planned.world.snapshot)
+    planned = replace(planned, plan=run_plan)
     in_store = run.watermarks(view)
     wanted = {
         partition.key: view[partition.key].receipts_from() if partition.key in in_store else position.receipts_from

@@ -107,8 +107,17 @@ def change(run: LeasedRun, key: PartitionKey, make: Callable[[Position | None], 
 
 def open_again(run: LeasedRun, view: LedgerView) -> None:
     """Open each sealed partition of the view again, so that runs go on where they were. Raises Refused if others have
-    written to the target since.
+    written to the target since, or if the other direction goes on behind the seal.
     """
+    followed = {key: at.followed_by for key, at in view.positions.items() if at.sealed and at.followed_by}
+    if followed:
+        key, other = next(iter(followed.items()))
+        raise Refused(
+            f"{key.source}: the replication {other} goes on behind this seal, in the other direction: records would go"
+            " round",
+            f"end {other} first: seal it (kafka-replication cutover or failover), and go back with kafka-replication"
+            " failback, which names it first",
+        )
     there = ends(run, view)
     seals = {key: position.sealed for key, position in view.positions.items() if position.sealed}
     # Also what retention has removed since, or an open transaction hides, was written by somebody.
@@ -122,6 +131,19 @@ def open_again(run: LeasedRun, view: LedgerView) -> None:
         )
     for key, seal in seals.items():
         change(run, key, partial(_opened, seal))
+
+
+def follow(run: LeasedRun, key: PartitionKey, other: str) -> None:
+    """Note that the ``other`` replication is about to go on behind the seal, so that it is not opened again. Raises
+    Refused if it is not sealed any more.
+    """
+
+    def noted(position: Position | None) -> Sequence[Entry]:
+        if position is None or position.sealed is None:
+            raise Refused(f"{key.source}: it is not sealed any more", "another command is at work: call this one again")
+        return () if position.followed_by == other else (replace(position, followed_by=other),)
+
+    change(run, key, noted)
 
 
 def _opened(seal: Seal, position: Position | None) -> Sequence[Entry]:

@@ -330,6 +330,13 @@ class Sample:
         return f"SAMPLE of at most {self.chunks} chunks of each partition, seed {self.seed}"
 
 
+class LastChunk(Sample):
+    """The last chunk of each partition."""
+
+    def of(self, key: PartitionKey, receipts: Sequence[Receipt]) -> list[Receipt]:  # noqa: ARG002
+        return list(receipts[-1:])
+
+
 def drawn(chunks: int | None, seed: int | None) -> Sample | None:
     """The sample that a person asks for, with a new seed if they give none; None: everything. Raises BadInput."""
     if chunks is None:
