@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 288,
-    "classes": 640,
-    "functions": 3796,
+    "modules": 291,
+    "classes": 643,
+    "functions": 3810,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

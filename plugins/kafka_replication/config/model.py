@@ -64,8 +64,8 @@ class Replication(Section):
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
             "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-            "in `.backfill`, `.audit`, `.failed`, `.groups` or `.repair`. The ledger identifies a replication by its"
-            " name: a renamed one starts from the beginning."
+            "in `.backfill`, `.audit`, `.drill`, `.failed`, `.groups` or `.repair`. The ledger identifies a replication"
+            " by its name: a renamed one starts from the beginning."
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
@@ -307,6 +307,19 @@ class Replication(Section):
             shared=self.on_existing_target == "share",
             stated=stated if isinstance(stated, int) else None,
         )
+
+    @property
+    def not_one_to_one(self) -> list[str]:
+        """The keys because of which a source partition is not all of one target partition, exactly once. A direction
+        that has some cannot be sealed.
+        """
+        wrong = {
+            "target.type": self.target.type != KAFKA,
+            "partitioning": not self.placing.keeps,
+            "on_existing_target": self.placing.shared,
+            "delivery": self.delivery != EXACTLY_ONCE,
+        }
+        return [key for key, is_wrong in wrong.items() if is_wrong]
 
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name is to be replicated. Patterns never select internal topics, and nothing

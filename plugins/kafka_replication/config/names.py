@@ -24,6 +24,7 @@ LEDGER_PREFIX = "kafka-replication."
 QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
 AUDIT_SUFFIX = ".audit"
 BACKFILL_SUFFIX = ".backfill"
+DRILL_SUFFIX = ".drill"
 FAILED_SUFFIX = ".failed"
 GROUPS_SUFFIX = ".groups"
 REPAIR_SUFFIX = ".repair"
@@ -56,6 +57,7 @@ def check_replication_name(name: str) -> str:
     for suffix, dag in {
         BACKFILL_SUFFIX: "the name of its backfill DAG",
         AUDIT_SUFFIX: "how the audit DAG of a replication is called",
+        DRILL_SUFFIX: "the name of its DAG for failover drills",
         FAILED_SUFFIX: "the name of its DAG for failed records",
         GROUPS_SUFFIX: "the name of its DAG for consumer groups",
         REPAIR_SUFFIX: "the name of its DAG for gaps and resets",

@@ -17,6 +17,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import (
     AUDIT_SUFFIX,
     BACKFILL_SUFFIX,
+    DRILL_SUFFIX,
     FAILED_SUFFIX,
     GROUPS_SUFFIX,
     REPAIR_SUFFIX,
@@ -39,6 +40,7 @@ try:
         build_groups_dag,
         build_repair_dag,
     )
+    from kafka_replication.orchestration.turning_dags import build_drill_dag
 except ModuleNotFoundError as missing:
     raise BadInput(f"the DAGs need a package that is not installed ({missing})", extras.install("airflow")) from missing
 
@@ -49,6 +51,7 @@ __all__ = ["dags", "raise_import_errors"]
 BY_HAND: dict[str, Callable[[Replication], DAG]] = {
     AUDIT_SUFFIX: build_audit_dag,
     BACKFILL_SUFFIX: build_backfill_dag,
+    DRILL_SUFFIX: build_drill_dag,
     FAILED_SUFFIX: build_failed_dag,
     GROUPS_SUFFIX: build_groups_dag,
     REPAIR_SUFFIX: build_repair_dag,
@@ -77,10 +80,12 @@ def dags(folder: Path) -> dict[str, DAG]:
 
 
 def _beside(replication: Replication) -> Iterator[tuple[str, Callable[[Replication], DAG]]]:
-    """The DAGs beside that of the replication; the one for consumer groups only if it moves some."""
-    return (
-        (suffix, build) for suffix, build in BY_HAND.items() if suffix != GROUPS_SUFFIX or replication.groups.include
-    )
+    """The DAGs beside that of the replication; the one for consumer groups only if it moves some, the drill only if the
+    direction can be sealed.
+    """
+    without = set() if replication.groups.include else {GROUPS_SUFFIX}
+    without |= {DRILL_SUFFIX} if replication.not_one_to_one else set()
+    return ((suffix, build) for suffix, build in BY_HAND.items() if suffix not in without)
 
 
 def raise_import_errors(folder: Path) -> None:

@@ -18,7 +18,7 @@ from kafka_replication.config.names import next_due
 from kafka_replication.model.times import amount, duration, to_text
 from kafka_replication.reporting.progress import Progress, state_of
 from kafka_replication.reporting.table import table
-from kafka_replication.watermarks.sight import UNKNOWN, Facts, Lag, Seen, Work
+from kafka_replication.watermarks.sight import UNKNOWN, Drill, Facts, Lag, Seen, Work
 from kafka_replication.watermarks.values import RunRecord
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Row:
     newest: RunRecord | None = None
     next_run: datetime | None = None
     paused: bool = False
+    drill: Drill | None = None  # the last one
 
     @property
     def source(self) -> str:
@@ -166,6 +167,7 @@ def row_of(seen: Seen, now: datetime) -> Row:
         newest=seen.newest,
         next_run=None if paused or facts is None else next_due(facts.schedule, now),
         paused=paused,
+        drill=seen.drill,
     )
 
 
