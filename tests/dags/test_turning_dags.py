@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,15 @@ def test_a_drill_pushes_what_would_be_left(copied: Scenario) -> None:
     assert (told["records"], told["failed"]) == (7, "") and told["said"].startswith("if the source died now: 7 records")
     drill = copied.store.last_drill(copied.name)
     assert drill is not None and drill.at == told["at"]
+
+
+def test_a_drill_that_is_worse_than_asked_fails_and_pushes_it(copied: Scenario) -> None:
+    copied.settings["objectives"] = {"lag": 60, "drill_every": 3600}
+    copied.source.produce(copied.topic, numbered(7, 50))  # of 2023
+    dag = build_drill_dag(copied.replication())
+    told, schedule = execute(dag), dag.schedule
+    assert told["records"] == 7 and "objectives.lag allows 60 s" in told["failed"]
+    assert schedule == timedelta(hours=1)
 
 
 def test_a_drill_is_there_only_for_directions_that_can_be_sealed(tmp_path: Any) -> None:

@@ -23,8 +23,10 @@ from kafka_replication.watermarks.sight import Drill
 from stack.ports import LOOPBACK, free_ports
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
+from tests.support.received import Inbox
 from tests.support.scenario import Cluster, Rec, Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
+from tests.support.watching import events, watcher
 
 
 def drilled(scene: Scenario) -> DrillDocument:
@@ -126,3 +128,26 @@ def test_the_command_and_what_cannot_be_drilled(scene: Scenario) -> None:
     scene.settings["delivery"] = "at_least_once"
     with pytest.raises(Refused, match="cannot be sealed"):
         drilled(scene)
+
+
+def test_what_is_asked_of_a_drill_fails_it_and_alerts_until_a_better_one(scene: Scenario, received: Inbox) -> None:
+    scene.settings["objectives"] = asked = {"lag": 60, "drill_every": 3600}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    scene.run()
+    watching = watcher(scene, received, objectives=asked)
+    assert watching.look().alerts == (), "a first drill is due after an hour"
+    scene.source.produce(scene.topic, recent(5, 600))
+    code, out, _ = command(scene, "drill")
+    assert code == 1 and "WORSE THAN ASKED 10 min would be lost, and objectives.lag allows 60 s" in out
+    assert events(watching.look()) == ["opened drill-worse"]
+    assert watching.look().alerts == ()
+    scene.run()
+    assert watching.look().alerts == (), "only another drill shows that it is better"
+    assert not drilled(scene).failed
+    assert events(watching.look()) == ["healed drill-worse"]
+    last = kept(scene)
+    assert last is not None
+    scene.store.record_drill(scene.name, replace(last, at="2026-01-31T06:00:00.000Z"))
+    impatient = watcher(scene, received, objectives=asked, alerts={"stalled_after": 1})
+    wait_until(lambda: events(impatient.look()) == ["opened drill-overdue"])

@@ -16,12 +16,12 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 291,
-    "classes": 643,
-    "functions": 3810,
+    "classes": 644,
+    "functions": 3813,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
-    "keys of the file": 60,
+    "keys of the file": 63,
     "pages of the docs": 36,
 }
 

@@ -24,6 +24,7 @@ from kafka_replication.config.sections import (
     Copy,
     Failures,
     Groups,
+    Objectives,
     Retention,
     Retries,
     Section,
@@ -185,6 +186,9 @@ class Replication(Section):
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests and a run may take.")
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")
+    objectives: Objectives = Field(
+        default_factory=Objectives, description="What a failover may cost, and how often a drill measures it."
+    )
     tags: tuple[Tag, ...] = Field(
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."
     )
@@ -251,6 +255,13 @@ class Replication(Section):
             there = ", ".join(sorted(others.intersection(self.chosen[other])))
             text = f"{written} does not go with '{other}: {there}': {rule.why}; {rule.instead}"
             raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "place": axis})
+        return self
+
+    @model_validator(mode="after")
+    def _has_drills(self) -> Replication:
+        if self.objectives != Objectives() and (wrong := self.not_one_to_one):
+            text = f"are for directions that can be sealed, not with this {' and '.join(wrong)}: remove the section"
+            raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "place": "objectives"})
         return self
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG
@@ -35,6 +36,7 @@ class DrillOperator(StepOperator):
 
 
 def build_drill_dag(replication: Replication) -> DAG:
+    every = replication.objectives.drill_every
     with by_hand(
         replication,
         DRILL_SUFFIX,
@@ -42,6 +44,7 @@ def build_drill_dag(replication: Replication) -> DAG:
         "Does what a failover would do, as far as that changes nothing, and says how many records and which consumer"
         " groups would be concerned. See docs/failover.md.",
         {},
+        schedule=timedelta(seconds=every) if every else None,
         max_active_runs=1,
     ) as dag:
         DrillOperator(task_id="drill", replication=replication)

@@ -36,14 +36,14 @@ _REMEDIES: Final = {
     "failed": f"the page of the run, and its report, name each range with the reason and the remedy; {_AGAIN}",
     "died": f"the log of its last task or command says how far it came; {_AGAIN}",
 }
-_LATE: Final = frozenset({Kind.LAG, Kind.MISSED, Kind.RETENTION})
+_LATE: Final = frozenset({Kind.LAG, Kind.MISSED, Kind.RETENTION, Kind.DRILL_WORSE, Kind.DRILL_OVERDUE})
 
 
 class State(StrEnum):
     """The state in one word, in the order in which a replication needs a person."""
 
     FAILING = "failing"  # an alert is open, or the newest run failed
-    LATE = "late"  # behind its limit, a run was missed, or the source will soon drop what is not copied
+    LATE = "late"  # behind its limit, a run or a drill was missed or showed that, or the source will soon drop records
     WAITING = "waiting"  # records were set aside and wait for a decision
     UNSEEN = "unseen"  # nobody has looked for ten minutes
     RUNNING = "running"

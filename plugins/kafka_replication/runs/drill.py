@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from kafka_replication.documents import StatusRow
 from kafka_replication.model.times import now
 from kafka_replication.overview.rows import facts_of
-from kafka_replication.reporting.drill import DrillDocument
+from kafka_replication.reporting.drill import DrillDocument, worse_than
 from kafka_replication.reporting.failover import FailoverRow
 from kafka_replication.runs import failover, sealing
 from kafka_replication.runs.reporting import standing
@@ -54,7 +54,7 @@ def drill(run: Run) -> DrillDocument:
     if dry.state == "sealed":
         return replace(document, said="this direction is sealed: a failover would change nothing")
     run.store.record_drill(file.name, document)
-    return replace(document, said=document.sentence)
+    return replace(document, said=document.sentence, worse=worse_than(file.objectives, document))
 
 
 def _age(row: FailoverRow, seen: StatusRow | None, looked_at: str | None) -> tuple[float, Since]:
