@@ -55,14 +55,14 @@ _standings, _samples, _runs = schema.standings, schema.samples, schema.runs
 _BUT_PARTITIONS: Final = tuple(column for column in _standings.c if column.name != "partitions")
 _FACTS, _WORK = deferred(Facts), deferred(Work)
 AT_ONCE: Final = 5_000  # samples that one transaction thins
-ROWS: Final = 2  # the version of the stored rows: raise it when a key of `StatusRow` is added or changes its sense
+ROWS: Final = 3  # the version of the stored rows: raise it when a key of `StatusRow` is added or changes its sense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
     """The rows of a look, as a column of the store has them."""
 
-    version: Literal[2] = ROWS
+    version: Literal[3] = ROWS
     rows: Sequence[StatusRow]
 
 
