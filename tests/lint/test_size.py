@@ -16,8 +16,8 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 291,
-    "classes": 644,
-    "functions": 3813,
+    "classes": 646,
+    "functions": 3820,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

@@ -65,8 +65,8 @@ class Replication(Section):
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
             "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-            "in `.backfill`, `.audit`, `.drill`, `.failed`, `.groups` or `.repair`. The ledger identifies a replication"
-            " by its name: a renamed one starts from the beginning."
+            "in `.backfill`, `.audit`, `.drill`, `.failed`, `.groups`, `.repair` or `.turn`. The ledger identifies a"
+            " replication by its name: a renamed one starts from the beginning."
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
