@@ -90,7 +90,7 @@ def test_the_sentence_says_what_the_seconds_are(changes: dict[str, Any], sentenc
             {},
             ["17 of 18 consumer groups are exact, and objectives.groups_exact asks for 1"],
         ),
-        ({"groups_exact": 0.7}, {"groups_exact": 7, "groups_moved": 10}, []),
+        ({"groups_exact": 0.07}, {"groups_exact": 7, "groups_moved": 100}, []),
         ({"groups_exact": 1}, {"groups_exact": 0, "groups_moved": 0}, []),
     ],
     ids=str,
