@@ -13,7 +13,7 @@ comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: docs pictures help install browser dist up down status env topic demo demo-sinks quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: docs pictures help install browser dist up down status env topic demo demo-sinks drill quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ demo: install ## replicate a topic between two real clusters and show what happe
 
 demo-sinks: install ## copy topics to OpenSearch and to HBase, and compare them with the source
 	@$(BIN)/python -m stack demo-sinks
+
+drill: install ## turn a replication around between two real clusters under load, and count; SEED=n, TIMES=n
+	@$(BIN)/python -m stack.drill --seed $(or $(SEED),0) --times $(or $(TIMES),1)
 
 # More than half of a test is waiting, so five tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
 # so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, PlainSerializer, TypeAdapter
 
 from kafka_replication.ledger.entries import Gap, Position
-from kafka_replication.ledger.gap import RETURNED
+from kafka_replication.ledger.gap import ASIDE, RETURNED
 from kafka_replication.ledger.values import Adopted, JsonCoverage, JsonRange, Seal
 from kafka_replication.model.choices import Delivery
 from kafka_replication.model.errors import ReplicationError
@@ -98,7 +98,8 @@ def place(key: PartitionKey, range_: OffsetRange | None = None) -> dict[str, Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapRow(SpanRow):
     """Source offsets that are not copied. ``kind``: ``retention``, ``late`` and ``unreadable`` ones were given up by a
-    person, ``unverifiable`` ones were copied and could not be read back, ``returned`` ones came from the target.
+    person, ``unverifiable`` ones were copied and could not be read back, ``returned`` ones came from the target, and
+    ``aside`` ones were copied to another topic.
     """
 
     generation: int
@@ -126,6 +127,8 @@ class GapRow(SpanRow):
         return self.kind == "unverifiable"
 
     def __str__(self) -> str:
+        if self.kind == ASIDE:
+            return f"ASIDE {self.source} {self.range}: {self.reason}, by {self.approved_by} at {self.time}"
         if self.kind == RETURNED:
             return (
                 f"RETURNED {self.source} {self.range}: came from {self.target_topic} on the target (generation"

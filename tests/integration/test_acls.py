@@ -21,18 +21,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka import acls as kafka_acls
+from kafka_replication.kafka import writers
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused
 from kafka_replication.planning.acls import Acl as Rule
 from kafka_replication.reporting.acls import AclsDocument
-from kafka_replication.runs import acls, checking
+from kafka_replication.runs import acls, checking, cutover
 from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from tests.faults.kafka_tool import run_tool
 from tests.support.clusters import Brokers
 from tests.support.command_line import command
+from tests.support.jobs import InProcess
 from tests.support.secured import Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.two_users import COPY, TOPIC, Pair
+from tests.support.waiting import wait_until
 
 READS_RULES, WRITES_RULES = Acl("DESCRIBE", "BROKER", "kafka-cluster"), Acl("ALTER", "BROKER", "kafka-cluster")
 SEES_COPIES = Acl("DESCRIBE", "TOPIC", "copy.", prefixed=True)
@@ -244,3 +247,31 @@ def test_a_cluster_without_an_authorizer_is_named(pair: Carrying, side: str, tar
     with pytest.raises(Refused, match=f"{side} {target_cluster.bootstrap}.*has no authorizer") as caught:
         pair.look()
     assert "authorizer.class.name" in caught.value.remedy
+
+
+def test_a_cut_over_denies_producers_and_gives_it_back(pair: Carrying) -> None:
+    """Its rule is noted before it is made. One that somebody else made is not given back."""
+    pair.settings = {**pair.settings, "source": pair.cluster.as_admin(), "target": pair.cluster.as_admin()}
+    pair.new_store()
+    wishes = cutover.Wishes(by="ann", quiet=0.5, deny=True)
+    pair.grant("alice", *on_topic(TOPIC, "WRITE"))
+    assert "WRITE" in pair.may("alice", TOPIC)
+    run = open_run(pair.replication(acls={}, groups={}), pair, pair.store, "over", Deadline.after(60))
+    pair.run()
+    turn = cutover.Turn(run=run, asked=wishes, launcher=InProcess())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_acls, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            turn.carry_out(turn.steps)
+    assert "WRITE" in pair.may("alice", TOPIC), "noted, and not made yet"
+    assert turn.carry_out(turn.steps[:1]), turn.done
+    wait_until(lambda: "WRITE" not in pair.may("alice", TOPIC))
+    assert turn.carry_out(turn.steps[:1]), "it may be repeated"
+    done = cutover.abort(run, wishes, InProcess())
+    assert done.steps[0].what == "producers may write to 1 topics again"
+    wait_until(lambda: "WRITE" in pair.may("alice", TOPIC))
+    kafka_acls.write(pair.cluster.admin, [writers.denial(TOPIC)], [])
+    done = cutover.cutover(run, wishes, InProcess())
+    assert "is there already, and not ours" in done.text
+    assert cutover.abort(run, wishes, InProcess()).steps[0].what == "producers may write to 0 topics again"
+    assert writers.denial(TOPIC) in pair.all_rules()

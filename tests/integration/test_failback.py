@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
-from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.reporting.turning import TurnDocument
 from kafka_replication.runs import audit as auditing
-from kafka_replication.runs import cutover, failback, failover, sealing
-from kafka_replication.runs.cutover import Wishes
-from kafka_replication.runs.run import LeasedRun, Run, open_run
+from kafka_replication.runs import failback, failover, sealing
+from kafka_replication.runs.run import LeasedRun
 from tests.support.checker import read
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
-from tests.support.waiting import wait_until
-
-WISHES = Wishes(by="ann", reason="a drill", quiet=0.5, sample=-1)
+from tests.support.turning import WISHES, commit, cut_over, gone_back, numbers, opened, values
 
 
 @pytest.fixture
@@ -41,39 +37,19 @@ def back(scene: Scenario, tmp_path: Path) -> Iterator[Scenario]:
     made.store.close()
 
 
-def opened(scene: Scenario, run_id: str = "turn") -> Run:
-    return open_run(scene.replication(), scene.connections, scene.store, run_id)
-
-
-def cut_over(scene: Scenario, **wishes: Any) -> TurnDocument:
-    return cutover.cutover(opened(scene), Wishes(**{"by": "ann", "quiet": 0.5, **wishes}), InProcess())
-
-
-def gone_back(scene: Scenario, back: Scenario, run_id: str = "turn") -> TurnDocument:
-    return failback.failback(opened(scene, run_id), opened(back, run_id), WISHES, InProcess())
-
-
-def values(cluster: Cluster, topic: str) -> list[bytes | None]:
-    return [record.value for _, record in read(cluster.bootstrap, topic, 0)]
-
-
-def numbers(*ranges: range) -> list[bytes | None]:
-    return [record.value for range_ in ranges for record in numbered(len(range_), range_.start)]
-
-
 def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) -> None:
     """They stay where they are; what was written to the target since comes behind them; then they come, too."""
     scene.settings["groups"] = back.settings["groups"] = {"include": [f"^{scene.name}"]}
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
     group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
-    kafka_groups.commit(scene.source.admin, group, {at: Committed(60)})
+    commit(scene.source.admin, group, {at: Committed(60)})
     assert scene.run().outcome == "done"
     scene.source.produce(scene.topic, numbered(7, 100))  # never copied
     failover.failover(opened(scene, "over"), WISHES, InProcess())
     scene.target.produce(scene.topic, numbered(20, 200))
     end = scene.target.size(scene.topic)
-    kafka_groups.commit(scene.target.admin, group, {at: Committed(end - 5)})
+    commit(scene.target.admin, group, {at: Committed(end - 5)})
 
     dry = failback.preview(opened(scene), opened(back), WISHES, InProcess())
     assert [(row.lag, row.surplus) for row in dry.partitions] == [(20, 7)], "shown first"
@@ -167,7 +143,7 @@ def test_there_and_back_again_and_again(scene: Scenario, back: Scenario) -> None
         ]
         got.extend(record.value for _, record in wanted)
         if wanted:
-            kafka_groups.commit(cluster.admin, group, {at: Committed(wanted[-1][0] + 1)})
+            commit(cluster.admin, group, {at: Committed(wanted[-1][0] + 1)})
 
     for turn in range(3):
         at_work(scene.source, 100 * turn, 8)
@@ -186,48 +162,6 @@ def test_there_and_back_again_and_again(scene: Scenario, back: Scenario) -> None
     assert values(scene.source, scene.topic) == values(scene.target, scene.topic) == everything == got
     report = auditing.audit(opened(scene), auditing.AuditRequest(), InProcess())
     assert report.outcome == "clean", report.text()
-
-
-def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None:
-    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
-    scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(10))
-    scene.run()
-    dry = cutover.preview(opened(scene), Wishes(by="ann"), InProcess())
-    assert [step.state for step in dry.steps] == ["to do"] * 3 and dry.partitions[0].last_write
-    stop = threading.Event()
-
-    def produce() -> None:
-        while not stop.wait(0.05):
-            scene.source.produce(scene.topic, numbered(1, 500))
-
-    writer = threading.Thread(target=produce)
-    writer.start()
-    try:
-        done = cut_over(scene)
-    finally:
-        stop.set()
-        writer.join()
-    assert done.failed and "producers still write" in done.text and not scene.position().sealed
-    member = Consumer(
-        {"bootstrap.servers": scene.source.bootstrap, "group.id": f"{scene.name}-g", "auto.offset.reset": "earliest"}
-    )
-    member.subscribe([scene.topic])
-    wait_until(lambda: member.poll(0.1) is not None)
-    member.commit(asynchronous=False)
-    done = cut_over(scene)
-    assert [(step.step, step.state) for step in done.steps] == [
-        ("copied", "done"),
-        ("groups", "blocked"),
-        ("sealed", "to do"),
-    ]
-    assert f"group {scene.name}-g" in done.steps[1].what
-    member.close()
-    done = cut_over(scene)
-    assert not done.failed and done.cut, done.text
-    assert cut_over(scene).steps[0].what == "it was sealed before"
-    with pytest.raises(Refused, match="others may have written"):
-        cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
 
 
 def test_directions_that_cannot_be_turned_around(scene: Scenario, back: Scenario) -> None:
@@ -291,3 +225,57 @@ def test_a_source_that_still_gets_records_when_the_other_direction_was_opened(sc
     assert values(scene.source, scene.topic) == numbers(range(10), range(300, 302), range(100, 105))
     scene.run()
     assert values(scene.target, scene.topic) == numbers(range(10), range(100, 105), range(300, 302))
+
+
+def test_what_only_the_source_has_is_set_aside(scene: Scenario, back: Scenario) -> None:
+    """It is in a topic of its own, once, and not copied to the old one later; a group need not read it again."""
+    scene.settings["groups"] = back.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    commit(scene.source.admin, group, {at: Committed(6)})
+    scene.run()
+    scene.source.produce(scene.topic, numbered(4, 10))
+    failover.failover(opened(scene, "over"), WISHES, InProcess())
+    scene.target.produce(scene.topic, numbered(5, 100))
+    end = scene.target.size(scene.topic)
+    commit(scene.target.admin, group, {at: Committed(end - 1)})
+    wishes = replace(WISHES, aside=True)
+    for _ in range(2):
+        done = failback.failback(opened(scene), opened(back), wishes, InProcess())
+        assert not done.failed, done.text
+    assert values(scene.target, f"{scene.topic}.surplus") == numbers(range(10, 14))
+    scene.source.produce(scene.topic, numbered(1, 200))
+    report = scene.run()
+    assert report.outcome == "done" and "ASIDE" in report.table()
+    assert [line.lost for line in report.ranges] == [0]
+    assert values(scene.target, scene.topic) == numbers(range(10), range(100, 105), range(200, 201))
+    assert values(scene.source, scene.topic) == numbers(range(14), range(100, 105), range(200, 201))
+    places, _ = kafka_groups.committed(scene.source.admin, [group])
+    assert (place := places[group][at]) and place.offset == 14 + 4, "exact"
+
+
+def test_topics_and_partitions_that_were_made_on_the_target_meanwhile(scene: Scenario, back: Scenario) -> None:
+    """The other direction copies them as any new ones; then the first one goes on behind them, too."""
+    new = f"{scene.topic}.new"
+    scene.settings["topics"] = back.settings["topics"] = {"include": [f"^{scene.topic}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    failover.failover(opened(scene, "over"), WISHES, InProcess())
+    scene.target.grow(scene.topic, 2)
+    scene.target.produce(scene.topic, numbered(5, 200), 1)
+    scene.target.create(new)
+    scene.target.produce(new, numbered(4, 500))
+    done = gone_back(scene, back)
+    assert not done.failed, done.text
+    scene.source.produce(scene.topic, numbered(3, 300), 1)
+    scene.source.produce(new, numbered(2, 600))
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    for cluster in (scene.source, scene.target):
+        assert [record.value for _, record in read(cluster.bootstrap, scene.topic, 1)] == numbers(
+            range(200, 205), range(300, 303)
+        )
+        assert values(cluster, new) == numbers(range(500, 504), range(600, 602))
+    assert gone_back(scene, back, "again").steps[-1].what == "it was opened before"

@@ -19,6 +19,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Do the steps; without it n
 Reason = Annotated[str, typer.Option("--reason", help="Why; the ledger keeps it.")]
 By = Annotated[str, typer.Option("--by", help="Who does it.", show_default="your login")]
 Quiet = Annotated[float, typer.Option("--quiet", min=0.5, help="Seconds for which nobody may write.")]
+Out = Annotated[Path | None, typer.Option("--certificate", help="Write a certificate to this folder at the end.")]
 Sample = Annotated[
     int, typer.Option("--audit", min=-1, help="Chunks of each partition to audit before the seal; -1: all of them.")
 ]
@@ -34,6 +35,7 @@ def cutover(
     ] = False,
     quiet: Quiet = 10.0,
     audit: Sample = 0,
+    certificate: Out = None,
     reason: Reason = "",
     by: By = "",
     as_json: Json = False,
@@ -50,7 +52,8 @@ def cutover(
         if apply and abort:
             raise BadInput("--apply and --abort contradict each other", "give one of them")
         do = over.cutover if apply else over.abort if abort else over.preview
-        wishes = over.Wishes(by=by or getpass.getuser(), reason=reason, quiet=quiet, deny=deny, sample=audit)
+        who = by or getpass.getuser()
+        wishes = over.Wishes(by=who, reason=reason, quiet=quiet, deny=deny, sample=audit, out=certificate)
         document = do(run, wishes, launcher)
         return document, document.text, int(document.failed and document.applied)
 
@@ -97,8 +100,12 @@ def failback(
     file: File,
     back: Annotated[Path, typer.Argument(help="The YAML file of the other direction, from the target to the source.")],
     apply: Apply = False,
+    aside: Annotated[
+        bool, typer.Option("--surplus-aside", help="Copy what only the source has to topics of their own (.surplus).")
+    ] = False,
     quiet: Quiet = 10.0,
     audit: Sample = 0,
+    certificate: Out = None,
     reason: Reason = "",
     by: By = "",
     as_json: Json = False,
@@ -115,7 +122,8 @@ def failback(
         from kafka_replication.runs import failback as returning
 
         other = open_run(load_replication(back), EnvironmentConnections(), run.store, run.run_id, run.deadline)
-        wishes = over.Wishes(by=by or getpass.getuser(), reason=reason, quiet=quiet, sample=audit)
+        who = by or getpass.getuser()
+        wishes = over.Wishes(by=who, reason=reason, quiet=quiet, aside=aside, sample=audit, out=certificate)
         document = (returning.failback if apply else returning.preview)(run, other, wishes, launcher)
         return document, document.text, int(document.failed and document.applied)
 

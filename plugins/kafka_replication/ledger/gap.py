@@ -12,9 +12,10 @@ from kafka_replication.ledger.values import STRICT, Extra, Ids, JsonCoverage, Js
 
 # retention: the source deleted the records before they were copied. late: the offsets are before the log start of a
 # partition that was added later. unverifiable: the target deleted the copies before they were read back. returned: the
-# records came from the target.
-RETURNED = "returned"
-GAP_KINDS = ("retention", "late", "unreadable", "unverifiable", RETURNED)
+# records came from the target. aside: only the source had them when the replication was turned around, and a person had
+# them copied to a topic of their own.
+ELSEWHERE = RETURNED, ASIDE = "returned", "aside"  # both sides have the records all the same
+GAP_KINDS = ("retention", "late", "unreadable", "unverifiable", *ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,8 @@ class Returned:
 
     ``target`` bounds the target offsets of the records that others wrote there since this direction was sealed; the
     target ended behind them then. ``places`` has the places of the returned records on the target. ``surplus`` are the
-    target offsets that the other direction has not copied: the source does not have them.
+    target offsets that the other direction has not copied: the source does not have them in this topic. ``aside``: the
+    topic of the source that has them instead; empty: none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -32,6 +34,7 @@ class Returned:
     target: JsonRange
     surplus: JsonCoverage
     places: AdoptedPlaces
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,7 @@ class TurnOperator(OnSparkOperator):
                 quiet=params["quiet"] or QUIET,
                 deny=params["deny_producers"],
                 sample=params["audit"] or 0,
+                aside=params["surplus_aside"],
             )
             document = self._turn(run, turn_of(params), wishes, params)
         context["ti"].xcom_push("return_value", as_json(document))
@@ -184,6 +185,12 @@ def build_turn_dag(replication: Replication, folder: Path) -> DAG:
             type="boolean",
             title="Deny producers",
             description="For a cutover: a rule (ACL) denies everybody but super users to write to the source's topics.",
+        ),
+        "surplus_aside": Param(
+            False,
+            type="boolean",
+            title="Surplus aside",
+            description="For a failback: copy what only the source has to topics of their own (.surplus), too.",
         ),
     }
     with by_hand(

@@ -156,7 +156,7 @@ class GroupPlaces:
         records that only the target had when the direction was turned around is not passed either.
         """
         found, turn = self.translate(asked), self.account.turn
-        surplus, read = turn.surplus if turn else Coverage(), there or 0
+        surplus, read = turn.surplus if turn and not turn.aside else Coverage(), there or 0
         unread = next((max(range_.from_, read) for range_ in surplus if read < range_.until), None)
         if unread is None or unread >= found.offset:
             return found

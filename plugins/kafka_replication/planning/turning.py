@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from kafka_replication.ledger.account import Account, Change
 from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Returned
-from kafka_replication.ledger.gap import RETURNED
+from kafka_replication.ledger.gap import ASIDE, RETURNED
 from kafka_replication.ledger.offset_map import AdoptedPlaces, AdoptedRun
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
@@ -48,12 +48,20 @@ def surplus_of(account: Account, source_end: int) -> Coverage:
 
 
 def turned(
-    key: PartitionKey, view: LedgerView, ids: Ids, other: Account, receipts: Receipts, target_end: int, stamp: Stamp
+    key: PartitionKey,
+    view: LedgerView,
+    ids: Ids,
+    other: Account,
+    receipts: Receipts,
+    target_end: int,
+    stamp: Stamp,
+    aside: str = "",
 ) -> Change:
     """Open the direction ``key`` behind the seal of the ``other`` one. ``view`` is of its own ledger, ``receipts`` has
     those of the other direction. ``target_end`` is the end of its target, where nobody writes any more.
 
-    Once more behind the same seal moves its end, as long as it has copied nothing.
+    Once more behind the same seal moves its end, as long as it has copied nothing. ``aside`` is the topic that has what
+    only the target has; what the other direction has found so is passed.
     """
     seal, before = other.position.sealed, view[key] if key in view.positions else None
     assert seal is not None
@@ -76,10 +84,17 @@ def turned(
             target=OffsetRange(from_, target_end),
             surplus=surplus_of(other, target_end),
             places=places_of(other, receipts, returned),
+            aside=aside,
         ),
     )
-    position = replace(position.adding(returned, None, 0), sealed=None, target_end=target_end)
-    return Change(key=key, write=(gap, position))
+    passed = list[Gap]()
+    if other.turn and other.turn.aside:
+        why = f"copied to {other.turn.aside} instead"
+        apart = replace(gap, kind=ASIDE, reason=why, returned=None)
+        passed = [replace(apart, range=range_) for range_ in other.turn.surplus]
+    for one in (gap, *passed):
+        position = position.adding(one.range, None, 0)
+    return Change(key=key, write=(gap, *passed, replace(position, sealed=None, target_end=target_end)))
 
 
 @dataclass(frozen=True, slots=True)

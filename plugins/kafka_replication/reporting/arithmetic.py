@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from kafka_replication.documents import place
 from kafka_replication.ledger.account import ASIDE
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.gap import ELSEWHERE
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import Turn
@@ -129,7 +130,9 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         )
         for name in ASIDE
     }
-    returned = Coverage.of(gap.range for gap in account.gaps if gap.returned).subtract(counted).within(range_).span
+    returned = (
+        Coverage.of(gap.range for gap in account.gaps if gap.kind in ELSEWHERE).subtract(counted).within(range_).span
+    )
     lost = account.given_up().subtract(counted).within(range_).span - returned
     engines = tuple(dict.fromkeys(receipt.engine for receipt, _ in parts if receipt.run_id == evidence.run_id))
     return RangeReport(

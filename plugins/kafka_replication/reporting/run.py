@@ -50,7 +50,7 @@ class RangeReport(SpanRow):
     superseded: int = 0
     not_visible: int = 0  # derived: transaction markers, aborted records and records removed by compaction
     lost: int = 0  # given up by approval
-    returned: int = 0  # came from the target, behind whose seal the direction was opened
+    returned: int = 0  # came from the target, or were set aside, when the direction was turned around
     missing: int = 0  # not on the target yet, or gone before they were read back
     digest_ok: bool | None = None
     watermark: int | None = None
@@ -173,7 +173,7 @@ def _counted(ranges: Iterable[RangeReport]) -> Iterator[str]:
     named = [(f"{line.key.source} {line.range}", line) for line in ranges]
     for where, line in named:
         if line.returned:
-            yield f"{where}: {line.returned} offsets came from {line.target_topic} on the target, and need no copy"
+            yield f"{where}: {line.returned} offsets came from the target, or were set aside, when it was turned around"
         if line.filtered or line.quarantined or line.skipped:
             counts = f"{line.filtered} filtered, {line.quarantined} quarantined, {line.skipped} skipped"
             yield f"{where}: records that were not copied on purpose: {counts}"

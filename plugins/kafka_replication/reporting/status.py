@@ -13,7 +13,7 @@ from typing import Any
 from kafka_replication.documents import GapRow, Pairs, StatusRow, listed, place
 from kafka_replication.ledger.account import ASIDE, NONE
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.ledger.gap import RETURNED
+from kafka_replication.ledger.gap import ELSEWHERE
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.commands import failed_list
@@ -70,7 +70,9 @@ def row_of(
     source_end = plan.source_end if plan.state is not State.UNREADABLE or log_start is not None else None
     watermark = plan.start if plan.watermark is None else plan.watermark
     lost = (
-        gap.range.span for gap in gaps if gap.generation == plan.generation and not (gap.copied or gap.kind == RETURNED)
+        gap.range.span
+        for gap in gaps
+        if gap.generation == plan.generation and not (gap.copied or gap.kind in ELSEWHERE)
     )
     error = plan.what or (missed_text(plan.key, plan.missed) if plan.missed else None)
     unknown = dict.fromkeys(("position", "last_verified", "lag_seconds"))

@@ -8,25 +8,26 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from kafka_replication.documents import GroupRow, place
-from kafka_replication.kafka import acls, offsets, writers
+from kafka_replication.kafka import acls, offsets, snapshotter, topics, writers
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import from_millis, now, to_text
-from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.planning.turning import surplus_of
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import acls as rights
-from kafka_replication.runs import groups, runner, sealing
+from kafka_replication.runs import certifying, groups, runner, sealing
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.leasing import EVERYTHING, leased
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import drawn
@@ -43,12 +44,15 @@ Step = tuple[str, Callable[[], str]]  # its name, and what does it: the text is 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes(sealing.Asked):
     """The wishes of a person. ``quiet``: seconds for which nobody may write. ``deny``: producers are denied to write by
-    a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all.
+    a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all. ``out``: the
+    folder for a certificate. ``aside``: a failback has what only the source has copied to topics of their own.
     """
 
     quiet: float = QUIET
     deny: bool = False
     sample: int = 0
+    out: Path | None = None
+    aside: bool = False
 
 
 class NotYet(Exception):
@@ -75,7 +79,12 @@ class Turn:
         deny = [("producers denied", self._deny)] if self.asked.deny else []
         carry = [("rights", self._rights)] if self.run.replication.acls.model_fields_set else []
         audits = [("audit", self._audit)] if self.asked.sample else []
-        return [*deny, ("copied", self._copy), ("groups", self._groups), *carry, *audits, ("sealed", self._seal)]
+        sealed: list[Step] = [("settings", self._settings), *carry, *audits, ("sealed", self._seal), *self.certificate]
+        return [*deny, ("copied", self._copy), ("groups", self._groups), *sealed]
+
+    @property
+    def certificate(self) -> list[Step]:
+        return [("certificate", self._certify)] if self.asked.out else []
 
     def carry_out(self, steps: Sequence[Step]) -> bool:
         """Do the steps in their order, up to one that cannot be done now. True if all are done."""
@@ -89,7 +98,7 @@ class Turn:
         return True
 
     def _view(self) -> LedgerView:
-        view = own(self.run.replication, self.run.view())
+        view = sealing.selected(self.run)
         return replace(
             view, positions={key: view.positions[key] for key in view.positions if key not in self.left_alone}
         )
@@ -150,6 +159,10 @@ class Turn:
         exact = sum(row.exact == len(row.partitions) for row in self.moved)
         return f"{exact} of {len(self.moved)} exact, the others read at most {sum(r.again for r in self.moved)} again"
 
+    def _settings(self) -> str:
+        texts = dict.fromkeys(text for row in standing(self.run) for text in row.settings)
+        return "; ".join(texts) or "those of the target's topics follow the source"
+
     def _rights(self) -> str:
         looked = rights.look(self.run)
         rights.apply(self.run, looked)
@@ -176,6 +189,12 @@ class Turn:
             self._nothing_since(run)
         return f"{len(view.positions)} partitions: no run copies any more, and others may write to the target"
 
+    def _certify(self) -> str:
+        assert self.asked.out is not None
+        since = f": nobody has written to the source since {self.cut}" if self.cut else ""
+        made = certifying.certify(self.run, self.asked.out, about=f"{self.why}{since}")
+        return f"{made.json_file} and {made.page_file}: {made.certificate.verdict}"
+
     def _nothing_since(self, run: LeasedRun) -> None:
         """Open what was sealed again if the source has got records meanwhile. Raises NotYet."""
         if behind := self._lags():
@@ -191,6 +210,7 @@ def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     turn = Turn(run=run, asked=asked, launcher=launcher)
     if is_sealed(run):
         turn.done.append(StepRow(step="sealed", state="done", what="it was sealed before"))
+        turn.carry_out(turn.certificate)
     else:
         turn.carry_out(turn.steps)
     return document_of(turn, applied=True)
@@ -260,7 +280,7 @@ def _check(run: Run) -> None:
 
 
 def is_sealed(run: Run) -> bool:
-    positions = own(run.replication, run.view()).positions.values()
+    positions = sealing.selected(run).positions.values()
     return bool(positions) and all(position.sealed for position in positions)
 
 
@@ -277,7 +297,7 @@ def document_of(turn: Turn, *, applied: bool) -> TurnDocument:
 
 
 def rows_of(run: Run) -> list[TurnRow]:
-    view = own(run.replication, run.view())
+    view = sealing.selected(run)
     behind, times = lags(run), writers.last_writes(run.clusters.source_admin, [key.source for key in view.positions])
     return [
         TurnRow(
@@ -291,26 +311,38 @@ def rows_of(run: Run) -> list[TurnRow]:
     ]
 
 
-def lags(run: Run) -> Mapping[PartitionKey, int]:
+def lags(run: Run) -> dict[PartitionKey, int]:
     """The number of source offsets, up to the high watermark, that are not verified, of each partition that has some.
     Raises Unreachable.
     """
-    view = own(run.replication, run.view())
-    logs = offsets.all_three(run.clusters.source_admin, [key.source for key in view.positions])
-    behind = {key: _lag(view, key, logs[key.source]) for key in view.positions}
-    return {key: lag for key, lag in behind.items() if lag}
+    view, keys = sealing.selected(run), _keys(run)
+    logs = offsets.all_three(run.clusters.source_admin, keys)
+    lags = dict[PartitionKey, int]()
+    for at, key in keys.items():
+        if not isinstance(log := logs[at], PartitionOffsets):
+            raise Unreachable(log.what, log.remedy)
+        if key not in view.positions:  # it is new, and the next run opens it
+            lags[key] = log.high_watermark - log.log_start
+            continue
+        hidden = log.high_watermark - log.last_stable
+        lags[key] = surplus_of(view[key], log.last_stable).span + view[key].pending().span + hidden
+    return {key: lag for key, lag in lags.items() if lag}
 
 
-def _lag(view: LedgerView, key: PartitionKey, log: PartitionOffsets | object) -> int:
-    if not isinstance(log, PartitionOffsets):
-        raise NotYet(f"{key.source} at the source does not answer: {log}")
-    account = view[key]
-    return surplus_of(account, log.last_stable).span + account.pending().span + log.high_watermark - log.last_stable
+def _keys(run: Run) -> dict[TopicPartition, PartitionKey]:
+    """The partitions of the source that are selected, and those that were."""
+    file, admin = run.replication, run.clusters.source_admin
+    there = topics.states(admin, [name for name in snapshotter.candidates(file, admin) if file.selects(name)])
+    keys = {key.source: key for key in sealing.selected(run).positions}
+    for name, state in there.items():
+        for at in (TopicPartition(name, number) for number in state.partitions):
+            keys.setdefault(at, PartitionKey(file.name, at, file.target_name(name)))
+    return keys
 
 
 def still_written(run: Run, seconds: float) -> set[PartitionKey]:
     """The partitions whose end at the source moves within so many seconds; returns as soon as one does."""
-    keys = {key.source: key for key in own(run.replication, run.view()).positions}
+    keys = _keys(run)
     before = offsets.high_watermarks(run.clusters.source_admin, keys)
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -6,7 +6,8 @@ the target since then, is cut over, and the first direction goes on behind its s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -14,21 +15,60 @@ from typing import Final
 from kafka_replication.documents import place
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.ledger.account import Account
-from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.entries import Ids, Returned
+from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.offsets import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
 from kafka_replication.model.times import now
-from kafka_replication.planning.live import own
+from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.turning import Stamp, is_behind, nothing_copied_since, surplus_of, turned
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
-from kafka_replication.runs import sealing, steps
+from kafka_replication.runs import backfill, sealing, steps
 from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, document_of, give_back, rows_of
 from kafka_replication.runs.leasing import EVERYTHING, leased
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import TargetRecords
 
-FAILBACK: Final = "failback"
+APART: Final = ".surplus"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One partition: of the first direction, and of the ``other`` one; None where it has copied nothing yet."""
+
+    key: PartitionKey
+    other_key: PartitionKey
+    account: Account | None
+    other: Account | None
+
+    @property
+    def is_done(self) -> bool:
+        """True if the first direction goes on behind the seal of the other one."""
+        account, other = self.account, self.other
+        return account is not None and not account.position.sealed and other is not None and is_behind(account, other)
+
+    @property
+    def is_open(self) -> bool:
+        """True if the other direction was opened behind the seal of the first one, or by itself."""
+        return self.other is not None and (self.account is None or is_behind(self.other, self.account))
+
+    @property
+    def is_back(self) -> bool:
+        """True if the other direction has copied everything, and was sealed."""
+        return self.is_open and self.other is not None and self.other.position.sealed is not None
+
+    @property
+    def begun(self) -> Returned | None:
+        """The turn behind the present seal, if the other direction has copied something since."""
+        other = self.other if self.is_open and self.account else None
+        return other.turn if other and not nothing_copied_since(other) else None
+
+    def surplus(self, source_end: int) -> Coverage:
+        """The source offsets that were never copied, without those that came back."""
+        if self.account is None:
+            return Coverage()
+        return turn.surplus if (turn := self.begun) else surplus_of(self.account, source_end)
 
 
 @dataclass(kw_only=True)
@@ -52,7 +92,7 @@ class Failback:
                 f"{back.name} does not copy from the target of {forward.name} to its source",
                 "name the replication file of the other direction: with source and target exchanged",
             )
-        for key in self.keys:
+        for key in sealing.view_of(self.forward).positions:
             name = key.target_topic
             if not back.selects(name) or back.target_name(name) != key.source.topic:
                 raise BadInput(
@@ -60,57 +100,79 @@ class Failback:
                     "let its topics select what the first direction made, and rename it back (topics.rename)",
                 )
 
-    @cached_property
-    def keys(self) -> Mapping[PartitionKey, PartitionKey]:
-        """The partitions of the first direction, each with that of the other one."""
-        name = self.back.replication.name
-        return {
-            key: PartitionKey(name, key.target, key.source.topic) for key in sealing.view_of(self.forward).positions
-        }
+    def pairs(self) -> list[Pair]:
+        """The partitions of both directions as they are now: those that the first one has copied, and those that were
+        new on the target, so that only the other one has.
+        """
+        forward, back = self.forward.replication, self.back.replication
+        ours, theirs = sealing.view_of(self.forward), sealing.selected(self.back)
+        keys = {key: PartitionKey(back.name, key.target, key.source.topic) for key in ours.positions}
+        for other in theirs.positions:
+            key = PartitionKey(forward.name, other.target, other.source.topic)
+            if forward.selects(key.source.topic) and forward.target_name(key.source.topic) == key.target_topic:
+                keys.setdefault(key, other)
+        return [
+            Pair(
+                key=key,
+                other_key=other,
+                account=ours[key] if key in ours.positions else None,
+                other=theirs[other] if other in theirs.positions else None,
+            )
+            for key, other in sorted(keys.items())
+        ]
 
-    def accounts(self) -> dict[PartitionKey, tuple[Account, Account | None]]:
-        """Of both directions as they are now, by the key of the first one."""
-        forward, back = own(self.forward.replication, self.forward.view()), self.back.view()
-        return {
-            key: (forward[key], back[other] if other in back.positions else None) for key, other in self.keys.items()
-        }
-
-    def _left(self) -> dict[PartitionKey, tuple[Account, Account | None]]:
-        """The partitions whose first direction does not go on yet behind the seal of the other one."""
-        return {
-            key: (account, other)
-            for key, (account, other) in self.accounts().items()
-            if account.position.sealed or other is None or not is_behind(account, other)
-        }
+    def _left(self) -> list[Pair]:
+        return [pair for pair in self.pairs() if not pair.is_done]
 
     @property
     def steps(self) -> list[Step]:
-        left = self._left().values()
+        left = self._left()
         ends: list[Step] = [("first direction opened", self._open_forward)] if left else []
-        if all(other and other.position.sealed and is_behind(other, account) for account, other in left):
+        if all(pair.is_back for pair in left):
             return ends
-        return [("other direction opened", self._open_back), *self.turn.steps, *ends]
+        aside: list[Step] = [("surplus set aside", self._set_aside)] if self.asked.aside else []
+        return [*aside, ("other direction opened", self._open_back), *self.turn.steps, *ends]
 
     @cached_property
     def turn(self) -> Turn:
-        left_alone = [self.keys[key] for key in self.keys if key not in self._left()]
+        left_alone = [pair.other_key for pair in self.pairs() if pair.is_done]
         run, asked = self.back, self.asked
         return Turn(run=run, asked=asked, launcher=self.launcher, why="failback", left_alone=left_alone)
 
     def document(self, *, applied: bool) -> TurnDocument:
-        accounts, back = self.accounts(), {row.key: row for row in rows_of(self.back)}
-        theirs = offsets.high_watermarks(self.back.clusters.source_admin, [key.target for key in accounts])
-        ours = offsets.high_watermarks(self.forward.clusters.source_admin, [key.source for key in accounts])
+        pairs, back = self.pairs(), {row.key: row for row in rows_of(self.back)}
+        first = [pair.key for pair in pairs if not (pair.is_open or pair.is_done)]
+        theirs = offsets.high_watermarks(self.back.clusters.source_admin, [key.target for key in first])
+        ours = offsets.high_watermarks(self.forward.clusters.source_admin, [key.source for key in first])
         rows = list[TurnRow]()
-        for key, (account, other) in accounts.items():
-            there = self.keys[key]
-            if other and (is_behind(other, account) or is_behind(account, other)):
-                rows.append(replace(back[there], surplus=other.turn.surplus.span if other.turn else 0))
-            else:
-                seal, surplus = account.position.sealed, surplus_of(account, ours[key.source])
-                new = theirs[key.target] - (seal.target_until if seal else account.position.target_end)
-                rows.append(TurnRow(**place(there), lag=new, last_write=None, surplus=surplus.span))
+        for pair in pairs:
+            if pair.other and pair.key not in first:
+                turn = pair.other.turn
+                rows.append(replace(back[pair.other_key], surplus=turn.surplus.span if turn else 0))
+            elif pair.account:
+                position, surplus = pair.account.position, pair.surplus(ours[pair.key.source])
+                end = position.sealed.target_until if position.sealed else position.target_end
+                lag = theirs[pair.key.target] - end
+                rows.append(TurnRow(**place(pair.other_key), lag=lag, last_write=None, surplus=surplus.span))
         return replace(document_of(self.turn, applied=applied), partitions=rows)
+
+    def _set_aside(self) -> str:
+        """Copy what only the source has to topics of their own on the target, exactly once, as a backfill does."""
+        spans, left = 0, [pair for pair in self._left() if pair.account]
+        logs = offsets.high_watermarks(self.forward.clusters.source_admin, [pair.key.source for pair in left])
+        for pair in left:
+            for range_ in pair.surplus(logs[pair.key.source]):
+                run = replace(self.forward, run_id=f"{self.forward.run_id}.{secrets.token_hex(4)}")
+                report = backfill.execute(run, self.launcher, _request_of(pair.key, range_))
+                if report.failed:
+                    raise NotYet(f"{pair.key.source} {range_}: {report.failed[0].error}. {report.failed[0].remedy}")
+                spans += range_.span
+        return f"{spans} offsets are in topics of the target that end with {APART}"
+
+    def _is_apart(self, key: PartitionKey, surplus: Coverage) -> bool:
+        view, apart = self.forward.view(), replace(key, target_topic=_apart(key))
+        verified = view[apart].verified.coverage if apart in view.positions else Coverage()
+        return not surplus.subtract(verified)
 
     def _open_back(self) -> str:
         """Open the other direction behind the seal of the first one."""
@@ -118,42 +180,56 @@ class Failback:
             given = give_back(forward)
             back.clusters.ledger.ensure(back.replication)
             sealing.fence(back)
-            left = self._left()
-            ends = _ends(back, [self.keys[key] for key in left])
-            for key, (account, other) in left.items():
-                self._check_openable(account, other, ends[self.keys[key]])
-            receipts, surplus = forward.clusters.ledger.receipts(dict.fromkeys(left)), 0
-            for key, (account, other) in left.items():
-                end = ends[self.keys[key]]
-                surplus += surplus_of(account, end).span
-                opened = other is not None and is_behind(other, account)
-                if other and opened and (other.position.target_end == end or not nothing_copied_since(other)):
-                    continue
-                ids = Ids(self._target_cluster, account.position.ids.target_topic, account.position.ids.source_topic)
-                change = turned(self.keys[key], back.view(), ids, account, receipts, end, self._stamp(back))
-                sealing.change(back, change.key, lambda _, change=change: change.write)  # type: ignore[misc]
-            steps.advance(back, [self.keys[key] for key in left])
+            left = [pair for pair in self._left() if pair.account]
+            ends = _ends(back, [pair.other_key for pair in left])
+            for pair in left:
+                self._check_openable(pair, ends[pair.other_key])
+            receipts, surplus = forward.clusters.ledger.receipts(dict.fromkeys(pair.key for pair in left)), 0
+            for pair in left:
+                only = pair.surplus(end := ends[pair.other_key])
+                surplus += only.span
+                if self._needs_opening(pair, only):
+                    self._open(back, pair, receipts, end)
+            steps.advance(back, [pair.other_key for pair in left])
         text = f"{len(left)} partitions; the source has {surplus} offsets that were never copied, and keeps them"
         return text + (f"; producers may write to {given} topics of the source again" if given else "")
 
-    @cached_property
-    def _target_cluster(self) -> str:
-        return self.forward.clusters.target.catalogue.cluster_id()
+    def _needs_opening(self, pair: Pair, only: Coverage) -> bool:
+        """Raises NotYet if what was asked for cannot be done any more."""
+        aside, at = _apart(pair.key) if self.asked.aside else "", pair.key.source
+        if turn := pair.begun:
+            if aside and only and turn.aside != aside:
+                raise NotYet(f"{at}: what only the source has was not set aside before it was opened")
+            return False
+        if aside and not self._is_apart(pair.key, only):
+            raise NotYet(f"{at}: somebody has written there meanwhile; stop all producers there")
+        return True
+
+    def _open(self, back: LeasedRun, pair: Pair, receipts: Receipts, end: int) -> None:
+        account = pair.account
+        assert account is not None
+        ids = account.position.ids
+        ids = Ids(self.forward.clusters.target.catalogue.cluster_id(), ids.target_topic, ids.source_topic)
+        aside = _apart(pair.key) if self.asked.aside else ""
+        change = turned(pair.other_key, back.view(), ids, account, receipts, end, self._stamp(back), aside)
+        sealing.change(back, change.key, lambda _: change.write)
 
     def _stamp(self, run: Run) -> Stamp:
         return Stamp(by=self.asked.by, reason=self.asked.reason, run_id=run.run_id, time=now())
 
-    def _check_openable(self, account: Account, other: Account | None, end: int) -> None:
+    def _check_openable(self, pair: Pair, end: int) -> None:
         """Raises NotYet."""
-        position, at = account.position, account.key.source
+        account, other = pair.account, pair.other
+        assert account is not None
+        position, at = account.position, pair.key.source
         if not position.sealed:
-            raise NotYet(f"{at}: {account.key.replication} is not sealed: cut it over, or give its source up, first")
+            raise NotYet(f"{at}: {pair.key.replication} is not sealed: cut it over, or give its source up, first")
         if end < position.next_offset:
             raise NotYet(
                 f"{at}: the source ends at {end}, but was copied up to {position.next_offset}: it lost its end, and"
                 " these records are only on the target; keep the target, and copy it to new topics"
             )
-        if other is not None and not other.position.sealed and not is_behind(other, account):
+        if other is not None and not other.position.sealed and not pair.is_open:
             raise NotYet(
                 f"{other.key.source}: {other.key.replication} copies it already, not behind this seal; seal it first"
             )
@@ -166,27 +242,40 @@ class Failback:
         with leased(self.forward, EVERYTHING) as forward, leased(self.back, EVERYTHING) as back:
             sealing.fence(forward)
             left = self._left()
-            ends = _ends(forward, list(left))
-            late = {key: surplus_of(other, ends[key]).span for key, (_, other) in left.items() if other}
-            if late := {key: span for key, span in late.items() if span}:
-                view = own(back.replication, back.view())
-                again = {self.keys[key]: view.positions[self.keys[key]] for key in late}
-                sealing.open_again(back, replace(view, positions=again))
+            ends = _ends(forward, [pair.key for pair in left])
+            late = {pair.other_key: surplus_of(pair.other, ends[pair.key]).span for pair in left if pair.other}
+            if late := {other: span for other, span in late.items() if span}:
+                view = sealing.selected(back)
+                sealing.open_again(back, replace(view, positions={other: view.positions[other] for other in late}))
                 raise NotYet(
-                    f"{sum(late.values())} offsets were written meanwhile, such as to {next(iter(late)).target} on the"
+                    f"{sum(late.values())} offsets were written meanwhile, such as to {next(iter(late)).source} on the"
                     " target; stop all producers there"
                 )
-            receipts, surplus = back.clusters.ledger.receipts(dict.fromkeys(self.keys[key] for key in left)), 0
-            for key, (account, other) in left.items():
+            receipts, surplus = back.clusters.ledger.receipts(dict.fromkeys(pair.other_key for pair in left)), 0
+            for pair in left:
+                other = pair.other
                 assert other is not None
-                change = turned(
-                    key, forward.view(), account.position.ids, other, receipts, ends[key], self._stamp(forward)
-                )
-                sealing.change(forward, key, lambda _, change=change: change.write)  # type: ignore[misc]
-                turn = other.turn
-                surplus += turn.surplus.span if turn else 0
-            steps.advance(forward, list(left))
+                ids = other.position.ids
+                ids = Ids(self.back.clusters.target.catalogue.cluster_id(), ids.target_topic, ids.source_topic)
+                change = turned(pair.key, forward.view(), ids, other, receipts, ends[pair.key], self._stamp(forward))
+                sealing.change(forward, pair.key, lambda _, change=change: change.write)  # type: ignore[misc]
+                surplus += other.turn.surplus.span if other.turn and not other.turn.aside else 0
+            steps.advance(forward, [pair.key for pair in left])
         return f"{len(left)} partitions go on; {surplus} offsets that were never copied come with the next run"
+
+
+def _apart(key: PartitionKey) -> str:
+    return f"{key.target_topic}{APART}"
+
+
+def _request_of(key: PartitionKey, range_: OffsetRange) -> BackfillRequest:
+    return BackfillRequest(
+        topics=(key.source.topic,),
+        partitions=(key.source.partition,),
+        from_=range_.from_,
+        until=range_.until,
+        target_topic=_apart(key),
+    )
 
 
 def _ends(run: Run, keys: Sequence[PartitionKey]) -> dict[PartitionKey, int]:

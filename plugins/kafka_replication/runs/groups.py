@@ -21,6 +21,7 @@ from kafka_replication.model.rights import Operation, Resource, Right
 from kafka_replication.model.times import now
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.group_places import GroupPlaces
+from kafka_replication.planning.live import own
 from kafka_replication.reporting.groups import GroupsDocument
 from kafka_replication.runs.run import Run
 
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 AGAIN_AFTER: Final = 86_400.0  # seconds
 _STREAMS: Final = ("-changelog", "-repartition")  # topics that an application of Kafka Streams makes: id-name-changelog
 _MOVABLE: Final = ("classic", "consumer")
+SEALED: Final = "this direction is sealed: its groups are moved no more"
 _MOST: Final = 20  # groups that one finding names
 
 
@@ -60,6 +62,10 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
         raise BadInput(
             f"the file does not select the groups {', '.join(unknown)}", "correct the name, or groups.include"
         )
+    positions = own(run.replication, run.view()).positions.values() if apply else ()
+    if positions and all(position.sealed for position in positions):  # whoever works on the target now is not disturbed
+        last = seen_last(run)
+        return replace(last, groups=[replace(row, why=SEALED) for row in last.groups])
     admins = run.clusters.source_admin, clients.shared_admin(run.clusters.target_connection)
     seen, failed = _look(run.replication, *admins, only)
     known = {row.group: row for row in run.store.groups(run.replication.name)}

@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
-from kafka_replication.model.times import now
+from kafka_replication.model.times import now, to_text
 from kafka_replication.model.trouble import Trouble, raise_errors
 from kafka_replication.planning import plan_codec, rights
 from kafka_replication.planning.backfill_plan import raise_refused
@@ -61,7 +61,11 @@ def _live(run: LeasedRun, request: Request) -> Planned:
     wanted = [
         planned for planned in made.plan.partitions if not request.topics or planned.key.source.topic in request.topics
     ]
-    return replace(made, plan=_held(run, replace(made.plan, partitions=tuple(wanted))))
+    run_plan = _held(run, replace(made.plan, partitions=tuple(wanted)))
+    if request.until and run_plan.to_account_for:
+        cut = f"one cut: each partition up to its first record of {to_text(request.until)} or later"
+        run_plan = replace(run_plan, said=(*run_plan.said, cut))
+    return replace(made, plan=run_plan)
 
 
 def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Plan:

@@ -40,9 +40,16 @@ def check(run: Run) -> None:
         )
 
 
-def view_of(run: Run) -> LedgerView:
-    """The ledger's entries of the replication's own target topics. Raises Refused."""
+def selected(run: Run) -> LedgerView:
+    """The ledger's entries of the replication's own target topics, for source topics that its file selects."""
     view = own(run.replication, run.view())
+    positions = {key: at for key, at in view.positions.items() if run.replication.selects(key.source.topic)}
+    return replace(view, positions=positions)
+
+
+def view_of(run: Run) -> LedgerView:
+    """The same of a replication that can be sealed. Raises Refused."""
+    view = selected(run)
     if not view.positions:
         raise Refused(f"{run.replication.name}: nothing was copied yet", "the target has nothing to fail over to")
     if other := [key for key, position in view.positions.items() if position.delivery != EXACTLY_ONCE]:

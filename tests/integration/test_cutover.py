@@ -1,0 +1,121 @@
+"""A planned cut-over: what stands in its way is named, and at its end everything is verified and sealed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from kafka_replication.kafka import groups as kafka_groups
+from kafka_replication.kafka.groups import Committed
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.runs import cutover, groups
+from kafka_replication.runs.cutover import Wishes
+from kafka_replication.runs.run import Run
+from tests.support.jobs import InProcess
+from tests.support.scenario import Scenario, numbered
+from tests.support.turning import commit, cut_over, numbers, opened, values
+from tests.support.waiting import wait_until
+
+
+def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None:
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    dry = cutover.preview(opened(scene), Wishes(by="ann"), InProcess())
+    assert [step.state for step in dry.steps] == ["to do"] * 4 and dry.partitions[0].last_write
+    stop = threading.Event()
+
+    def produce() -> None:
+        while not stop.wait(0.05):
+            scene.source.produce(scene.topic, numbered(1, 500))
+
+    writer = threading.Thread(target=produce)
+    writer.start()
+    try:
+        done = cut_over(scene)
+    finally:
+        stop.set()
+        writer.join()
+    assert done.failed and "producers still write" in done.text and not scene.position().sealed
+    member = Consumer(
+        {"bootstrap.servers": scene.source.bootstrap, "group.id": f"{scene.name}-g", "auto.offset.reset": "earliest"}
+    )
+    member.subscribe([scene.topic])
+    wait_until(lambda: member.poll(0.1) is not None)
+    member.commit(asynchronous=False)
+    done = cut_over(scene)
+    assert [(step.step, step.state) for step in done.steps] == [
+        ("copied", "done"),
+        ("groups", "blocked"),
+        ("settings", "to do"),
+        ("sealed", "to do"),
+    ]
+    assert f"group {scene.name}-g" in done.steps[1].what
+    member.close()
+    done = cut_over(scene)
+    assert not done.failed and done.cut, done.text
+    assert cut_over(scene).steps[0].what == "it was sealed before"
+    with pytest.raises(Refused, match="others may have written"):
+        cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
+
+
+def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(scene: Scenario, tmp_path: Path) -> None:
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    commit(scene.source.admin, group, {at: Committed(6)})
+    done = cut_over(scene, out=tmp_path)
+    assert not done.failed, done.text
+    [file] = tmp_path.glob("*.json")
+    made = json.loads(file.read_text())["certificate"]
+    assert made["verified"] and made["about"] == f"cutover: nobody has written to the source since {done.cut}"
+    assert file.with_suffix(".html").exists()
+    assert [step.step for step in cut_over(scene, out=tmp_path).steps] == ["sealed", "certificate"], (
+        "it may be repeated"
+    )
+    commit(scene.source.admin, group, {at: Committed(9)})
+    rows = groups.move(opened(scene), apply=True).groups
+    assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
+    places, _ = kafka_groups.committed(scene.target.admin, [group])
+    assert places[group][at] == Committed(6)
+
+
+def test_producers_are_denied_and_given_back(scene: Scenario) -> None:
+    """Without an authorizer there are no rules: it says so, and changes nothing."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    done = cut_over(scene, deny=True)
+    assert done.steps[0].state == "blocked" and "no authorizer" in done.text
+    assert not scene.position().denied
+    aborted = cutover.abort(opened(scene), Wishes(by="ann"), InProcess())
+    assert aborted.steps[0].what == "producers may write to 0 topics again"
+
+
+def test_a_topic_that_is_made_while_nobody_may_write_is_copied_before_the_seal(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = f"{scene.topic}.new"
+    scene.settings["topics"] = {"include": [f"^{scene.topic}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    real = cutover.still_written
+
+    def meanwhile(run: Run, seconds: float) -> set[PartitionKey]:
+        monkeypatch.undo()
+        found = real(run, seconds)
+        scene.source.create(new)
+        scene.source.produce(new, numbered(4, 500))
+        return found
+
+    monkeypatch.setattr(cutover, "still_written", meanwhile)
+    done = cut_over(scene)
+    assert not done.failed, done.text
+    assert values(scene.target, new) == numbers(range(500, 504)) and len(done.partitions) == 2

@@ -1,0 +1,45 @@
+"""Turning a replication around in this process, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_replication.kafka import AdminClient
+from kafka_replication.kafka import groups as kafka_groups
+from kafka_replication.kafka.groups import Committed
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.reporting.turning import TurnDocument
+from kafka_replication.runs import cutover, failback
+from kafka_replication.runs.cutover import Wishes
+from kafka_replication.runs.run import Run, open_run
+from tests.support.checker import read
+from tests.support.jobs import InProcess
+from tests.support.scenario import Cluster, Scenario, numbered
+from tests.support.waiting import wait_until
+
+WISHES = Wishes(by="ann", reason="a drill", quiet=0.5, sample=-1)
+
+
+def opened(scene: Scenario, run_id: str = "turn") -> Run:
+    return open_run(scene.replication(), scene.connections, scene.store, run_id)
+
+
+def cut_over(scene: Scenario, **wishes: Any) -> TurnDocument:
+    return cutover.cutover(opened(scene), Wishes(**{"by": "ann", "quiet": 0.5, **wishes}), InProcess())
+
+
+def gone_back(scene: Scenario, back: Scenario, run_id: str = "turn") -> TurnDocument:
+    return failback.failback(opened(scene, run_id), opened(back, run_id), WISHES, InProcess())
+
+
+def commit(admin: AdminClient, group: str, places: dict[TopicPartition, Committed]) -> None:
+    """A coordinator learns of a new topic later than others."""
+    wait_until(lambda: not kafka_groups.commit(admin, group, places))
+
+
+def values(cluster: Cluster, topic: str) -> list[bytes | None]:
+    return [record.value for _, record in read(cluster.bootstrap, topic, 0)]
+
+
+def numbers(*ranges: range) -> list[bytes | None]:
+    return [record.value for range_ in ranges for record in numbered(len(range_), range_.start)]
