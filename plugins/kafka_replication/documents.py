@@ -16,7 +16,7 @@ from pydantic import Field, PlainSerializer, TypeAdapter
 
 from kafka_replication.ledger.entries import Gap, Position
 from kafka_replication.ledger.gap import ASIDE, RETURNED
-from kafka_replication.ledger.values import Adopted, JsonCoverage, JsonRange
+from kafka_replication.ledger.values import Adopted, JsonCoverage, JsonRange, Seal
 from kafka_replication.model.choices import Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
@@ -154,7 +154,7 @@ class StatusRow(PartitionRow):
     where the store knows less than the ledger. ``withheld`` offsets are hidden by an open transaction.
     ``lost_in_seconds`` says when the source will drop records that are not copied, if that is near. ``settings`` are
     those of the whole target topic that do not follow the source. ``adopted`` is the copy of another tool that the
-    replication goes on behind.
+    replication goes on behind. ``seal`` says by whom, when and why this direction was sealed; null: it is open.
     """
 
     state: str
@@ -186,6 +186,7 @@ class StatusRow(PartitionRow):
     lost_in_seconds: float | None
     settings: tuple[str, ...] = ()
     adopted: Adopted | None = None
+    seal: Seal | None = None
 
 
 # moved: committed on the target. planned: would be. in step: is there already. ahead: the group is further there, for

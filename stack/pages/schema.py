@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "cutover": (documents.TurnDocument,),
     "failover": (documents.FailoverDocument,),
     "failback": (documents.TurnDocument,),
+    "drill": (documents.DrillDocument,),
     "watch": (documents.WatchDocument,),
 }
 

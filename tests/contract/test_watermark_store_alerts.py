@@ -24,6 +24,7 @@ from kafka_replication.alerting.open_causes import (
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
+from kafka_replication.watermarks.sight import Drill
 
 NAME = "orders-dr"
 
@@ -147,3 +148,24 @@ def test_when_airflow_looked_last(store_url: str) -> None:
         observe(store, cause())
         assert store.last_look(NAME) == second
         assert store.last_look("other") is None
+
+
+def test_the_last_drill_is_kept_beside_the_causes(store: WatermarkStore) -> None:
+    """With all of its fields; the front page reads it with all else."""
+    assert store.last_drill(NAME) is None
+    drill = Drill(
+        at="2030-01-31T06:00:00.000Z",
+        records=312,
+        unknown=1,
+        seconds=4.0,
+        since="last verification",
+        groups_exact=17,
+        groups_moved=18,
+    )
+    for later in (drill, replace(drill, seconds=None)):
+        store.record_drill(NAME, later)
+        assert store.last_drill(NAME) == later
+        assert [seen.drill for seen in store.front([NAME])] == [later]
+    observe(store, cause())
+    assert store.last_drill(NAME) == replace(drill, seconds=None) and len(store.open_causes(NAME)) == 1
+    assert store.last_drill("other") is None

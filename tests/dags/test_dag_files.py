@@ -67,13 +67,17 @@ def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is
         "orders",
         "orders.audit",
         "orders.backfill",
+        "orders.drill",
         "orders.failed",
         "orders.repair",
+        "orders.turn",
         "payments",
         "payments.audit",
         "payments.backfill",
+        "payments.drill",
         "payments.failed",
         "payments.repair",
+        "payments.turn",
         "replications.watch",
     ]
     assert bag.import_errors == {}
@@ -88,13 +92,17 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
         "orders",
         "orders.audit",
         "orders.backfill",
+        "orders.drill",
         "orders.failed",
         "orders.repair",
+        "orders.turn",
         "payments",
         "payments.audit",
         "payments.backfill",
+        "payments.drill",
         "payments.failed",
         "payments.repair",
+        "payments.turn",
         "replications.watch",
         "worse",
     ]
@@ -111,13 +119,17 @@ def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_fol
         "orders",
         "orders.audit",
         "orders.backfill",
+        "orders.drill",
         "orders.failed",
         "orders.repair",
+        "orders.turn",
         "payments",
         "payments.audit",
         "payments.backfill",
+        "payments.drill",
         "payments.failed",
         "payments.repair",
+        "payments.turn",
         "replications.watch",
     ]
     [message] = bag.import_errors.values()
@@ -173,7 +185,7 @@ def test_a_notifier_that_is_not_there_is_one_error_and_leaves_the_others(
     names = [
         f"{name}{suffix}"
         for name in ("good", "orders", "payments")
-        for suffix in ("", ".audit", ".backfill", ".failed", ".repair")
+        for suffix in ("", ".audit", ".backfill", ".drill", ".failed", ".repair", ".turn")
     ]
     assert sorted(bag.dags) == sorted([*names, "absent", "replications.watch", "typo"])
     [message] = bag.import_errors.values()

@@ -190,7 +190,9 @@ def test_the_command_its_texts_and_its_documents(scene: Scenario) -> None:
     scene.source.produce(scene.topic, numbered(10))
     scene.run()
     code, out, _ = command(scene, "failover")
-    assert code == 0 and "nothing was changed; --apply seals this direction" in out and "nobody has looked" in out
+    assert (
+        code == 0 and "nothing was changed; failover --apply seals this direction" in out and "nobody has looked" in out
+    )
     code, out, _ = command(scene, "failover", "--apply", "--by", "ann", "--json")
     document = json.loads(out)
     assert code == 0 and document["applied"] and document["partitions"][0]["seal"]["by"] == "ann"

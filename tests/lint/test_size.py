@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 288,
-    "classes": 642,
-    "functions": 3816,
+    "modules": 291,
+    "classes": 648,
+    "functions": 3840,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,
-    "keys of the file": 60,
+    "keys of the file": 63,
     "pages of the docs": 36,
 }
 

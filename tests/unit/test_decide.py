@@ -249,6 +249,8 @@ def test_events_have_stable_ids() -> None:
         "run-failed",
         "schedule-missed",
         "lag",
+        "drill-worse",
+        "drill-overdue",
         "quarantined",
         "repaired",
     }

@@ -129,6 +129,7 @@ OPTIONAL = {
         "transform",
         "delivery",
         "denied",
+        "followed_by",
         "sealed",
     },
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "superseded"},

@@ -26,6 +26,7 @@ ORDER = (
     "ledger",
     "certify",
     "adopt",
+    "drill",
     "cutover",
     "failover",
     "failback",

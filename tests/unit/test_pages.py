@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.documents import GapRow, place
+from kafka_replication.ledger.values import Seal
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
-from kafka_replication.watermarks.sight import Facts, Lag
+from kafka_replication.watermarks.sight import Drill, Facts, Lag
 from kafka_replication.web import pages
 from kafka_replication.web.actions import Site
 from kafka_replication.web.pages import Choices, Reader
@@ -111,3 +113,39 @@ def test_settings_that_differ_are_named_once_for_each_topic(store: WatermarkStor
     store.record_standing(NAME, FACTS, Lag(2_000, 60.0), rows)
     said = pages.replication(reader(store), NAME, Choices())
     assert said.count("flush.ms is 9, and should be &lt;5&gt;") == 1
+
+
+def test_the_direction_its_seal_and_the_last_drill(store: WatermarkStore) -> None:
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [ROW])
+    said = text(pages.replication(reader(store), NAME, Choices()))
+    assert "kafka_a → kafka_b : open. Last failover drill: none yet" in said
+    seal = Seal(why="cutover", by="ann", reason="<moved>", target_until=9, run_id="over", time="2030-01-31T06:00:00Z")
+    rows = [replace(ROW, partition=number, seal=replace(seal, run_id=f"over-{number}")) for number in range(2)]
+    store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [*rows, replace(ROW, partition=2)])
+    drill = Drill(
+        at="2030-01-31T05:00:00Z",
+        records=312,
+        unknown=0,
+        seconds=4.0,
+        since="oldest record",
+        groups_exact=17,
+        groups_moved=18,
+    )
+    store.record_drill(NAME, drill)
+    html = pages.replication(reader(store), NAME, Choices())
+    said = text(html)
+    assert "2 of 3 partitions are sealed, and nothing more is copied there." in said
+    assert html.count("sealed by cutover at 2030-01-31T06:00:00Z, by ann: &lt;moved&gt;") == 1
+    assert "312 records, 4 s (the age of the oldest of them), 17 of 18 groups exact" in said
+    turn = GapRow(
+        **place(KEY, OffsetRange(0, 9)),
+        generation=1,
+        kind="returned",
+        reason="repaired",
+        approved_by="bob",
+        time="2030-02-01T06:00:00Z",
+        run_id="back",
+    )
+    store.record_standing(NAME, FACTS, Lag(0, 0.0), [replace(ROW, gaps=(turn,))])
+    said = text(pages.replication(reader(store), NAME, Choices()))
+    assert "open. It was opened behind the other direction's seal at 2030-02-01T06:00:00Z, by bob: repaired" in said

@@ -126,6 +126,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "lost_in_seconds": None,
             "settings": [],
             "adopted": None,
+            "seal": None,
         },
         {
             "topic": "orders",
@@ -160,6 +161,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "lost_in_seconds": None,
             "settings": [],
             "adopted": None,
+            "seal": None,
         },
         {
             "topic": "orders",
@@ -194,6 +196,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "lost_in_seconds": None,
             "settings": [],
             "adopted": None,
+            "seal": None,
         },
     ]
 

@@ -39,6 +39,8 @@ class Kind(StrEnum):
     FAILED = "run-failed"
     MISSED = "schedule-missed"
     LAG = "lag"
+    DRILL_WORSE = "drill-worse"
+    DRILL_OVERDUE = "drill-overdue"
     QUARANTINED = "quarantined"
     REPAIRED = "repaired"
 
@@ -66,6 +68,11 @@ _TITLES = {
     Kind.FAILED: ("a run failed", "a run had failed"),
     Kind.MISSED: ("a scheduled run did not start", "a scheduled run had not started"),
     Kind.LAG: ("the target is too far behind", "the target was too far behind"),
+    Kind.DRILL_WORSE: (
+        "the last failover drill was worse than asked",
+        "an earlier failover drill had been worse than asked",
+    ),
+    Kind.DRILL_OVERDUE: ("no failover drill for too long", "there had been no failover drill for too long"),
     Kind.QUARANTINED: ("quarantined records wait for a decision", "quarantined records waited for a decision"),
     Kind.REPAIRED: ("copies that the target had lost are replaced", "copies that the target had lost were replaced"),
 }

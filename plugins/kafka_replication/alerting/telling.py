@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 PLACES = 10  # places named of each cause; the others are counted
 
 _HEADS = {AlertEvent.OPENED: "ALERT", AlertEvent.REPEATED: "STILL", AlertEvent.HEALED: "OVER"}
-_WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED, Kind.REPAIRED})  # copying goes on
+_WARNINGS = frozenset(  # copying goes on
+    {Kind.MISSED, Kind.LAG, Kind.DRILL_WORSE, Kind.DRILL_OVERDUE, Kind.QUARANTINED, Kind.REPAIRED}
+)
 
 
 class Severity(StrEnum):

@@ -45,6 +45,7 @@ from kafka_replication.reporting.certificate import (
     CertifiedSelection,
     CheckedCertificate,
 )
+from kafka_replication.reporting.drill import DrillDocument
 from kafka_replication.reporting.failed import DecidedDocument, DecidedRow, FailedDocument, FailedRecordRow, HistoryRow
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
 from kafka_replication.reporting.groups import GroupsDocument
@@ -91,6 +92,7 @@ __all__ = [
     "DecidedDocument",
     "DecidedRow",
     "DifferenceRow",
+    "DrillDocument",
     "DryRunDocument",
     "DryRunRow",
     "EngineRow",

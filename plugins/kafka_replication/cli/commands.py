@@ -349,6 +349,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "ledger": ledger,
     "certify": repairs.certify,
     "adopt": repairs.adopt,
+    "drill": repairs.drill,
     "cutover": turning.cutover,
     "failover": turning.failover,
     "failback": turning.failback,

@@ -253,6 +253,21 @@ def certify(
     act(file, as_json, lambda run: with_spark(run, context.obj, checked))
 
 
+def drill(file: File, as_json: Json = False) -> None:
+    """See what a failover would leave if the source died now, and keep the result in the store. Changes nothing else.
+
+    The exit code is 1 if it is worse than `objectives` in the file ask, or if the target has lost data.
+    """
+
+    def action(run: Run) -> Result:
+        from kafka_replication.runs.drill import drill
+
+        document = drill(run)
+        return document, document.text, int(document.failed)
+
+    act(file, as_json, action, writes=True, looks=True)
+
+
 def _range(from_: int, until: int) -> OffsetRange:
     try:
         return OffsetRange(from_, until)

@@ -24,6 +24,7 @@ from kafka_replication.config.sections import (
     Copy,
     Failures,
     Groups,
+    Objectives,
     Retention,
     Retries,
     Section,
@@ -64,8 +65,8 @@ class Replication(Section):
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
             "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-            "in `.backfill`, `.audit`, `.failed`, `.groups` or `.repair`. The ledger identifies a replication by its"
-            " name: a renamed one starts from the beginning."
+            "in `.backfill`, `.audit`, `.drill`, `.failed`, `.groups`, `.repair` or `.turn`. The ledger identifies a"
+            " replication by its name: a renamed one starts from the beginning."
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
@@ -185,6 +186,9 @@ class Replication(Section):
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests and a run may take.")
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is alerted when something goes wrong.")
+    objectives: Objectives = Field(
+        default_factory=Objectives, description="What a failover may cost, and how often a drill measures it."
+    )
     tags: tuple[Tag, ...] = Field(
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."
     )
@@ -253,6 +257,13 @@ class Replication(Section):
             raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "place": axis})
         return self
 
+    @model_validator(mode="after")
+    def _has_drills(self) -> Replication:
+        if self.objectives != Objectives() and (wrong := self.not_one_to_one):
+            text = f"are for directions that can be sealed, not with this {' and '.join(wrong)}: remove the section"
+            raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "place": "objectives"})
+        return self
+
     @property
     def chosen(self) -> Mapping[combinations.Axis, Collection[str]]:
         """The values of this file on each axis of `combinations.AXES`."""
@@ -307,6 +318,19 @@ class Replication(Section):
             shared=self.on_existing_target == "share",
             stated=stated if isinstance(stated, int) else None,
         )
+
+    @property
+    def not_one_to_one(self) -> list[str]:
+        """The keys because of which a source partition is not all of one target partition, exactly once. A direction
+        that has some cannot be sealed.
+        """
+        wrong = {
+            "target.type": self.target.type != KAFKA,
+            "partitioning": not self.placing.keeps,
+            "on_existing_target": self.placing.shared,
+            "delivery": self.delivery != EXACTLY_ONCE,
+        }
+        return [key for key, is_wrong in wrong.items() if is_wrong]
 
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name is to be replicated. Patterns never select internal topics, and nothing

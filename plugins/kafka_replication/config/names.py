@@ -24,9 +24,11 @@ LEDGER_PREFIX = "kafka-replication."
 QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
 AUDIT_SUFFIX = ".audit"
 BACKFILL_SUFFIX = ".backfill"
+DRILL_SUFFIX = ".drill"
 FAILED_SUFFIX = ".failed"
 GROUPS_SUFFIX = ".groups"
 REPAIR_SUFFIX = ".repair"
+TURN_SUFFIX = ".turn"
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
 TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
@@ -56,9 +58,11 @@ def check_replication_name(name: str) -> str:
     for suffix, dag in {
         BACKFILL_SUFFIX: "the name of its backfill DAG",
         AUDIT_SUFFIX: "how the audit DAG of a replication is called",
+        DRILL_SUFFIX: "the name of its DAG for failover drills",
         FAILED_SUFFIX: "the name of its DAG for failed records",
         GROUPS_SUFFIX: "the name of its DAG for consumer groups",
         REPAIR_SUFFIX: "the name of its DAG for gaps and resets",
+        TURN_SUFFIX: "the name of its DAG for cut-over, failover and failback",
     }.items():
         if name.endswith(suffix):
             raise ValueError(f"must not end in '{suffix}': that is {dag}")

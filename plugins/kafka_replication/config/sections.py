@@ -307,6 +307,36 @@ class Alerts(Section):
         return self.apprise is not None or bool(self.notifiers)
 
 
+class Objectives(Section):
+    """The limits of what a failover may cost, as each drill measures it. See docs/failover.md."""
+
+    lag: Whole | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "Greatest age in seconds of the oldest record that a failover would find unverified; null means no limit."
+            " A drill that finds more is worse than asked: it fails, and an alert is sent."
+        ),
+    )
+    groups_exact: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description=(
+            "The least share of consumer groups, from 0 to 1, that a failover would move to an exact place; null means"
+            " no limit. A drill that finds less is worse than asked, too."
+        ),
+    )
+    drill_every: Whole | None = Field(
+        default=None,
+        ge=60,
+        description=(
+            "Longest time in seconds between two drills: the DAG `<name>.drill` makes one that often once it is"
+            " switched on, and an alert is sent if there was none for so long. null: only by hand, without an alert."
+        ),
+    )
+
+
 Policy = Literal["fail", "quarantine", "skip"]
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%")
 

@@ -17,9 +17,11 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import (
     AUDIT_SUFFIX,
     BACKFILL_SUFFIX,
+    DRILL_SUFFIX,
     FAILED_SUFFIX,
     GROUPS_SUFFIX,
     REPAIR_SUFFIX,
+    TURN_SUFFIX,
     WATCH_DAG,
 )
 from kafka_replication.config.reading import load_all
@@ -39,6 +41,7 @@ try:
         build_groups_dag,
         build_repair_dag,
     )
+    from kafka_replication.orchestration.turning_dags import build_drill_dag, build_turn_dag
 except ModuleNotFoundError as missing:
     raise BadInput(f"the DAGs need a package that is not installed ({missing})", extras.install("airflow")) from missing
 
@@ -49,6 +52,7 @@ __all__ = ["dags", "raise_import_errors"]
 BY_HAND: dict[str, Callable[[Replication], DAG]] = {
     AUDIT_SUFFIX: build_audit_dag,
     BACKFILL_SUFFIX: build_backfill_dag,
+    DRILL_SUFFIX: build_drill_dag,
     FAILED_SUFFIX: build_failed_dag,
     GROUPS_SUFFIX: build_groups_dag,
     REPAIR_SUFFIX: build_repair_dag,
@@ -69,18 +73,21 @@ def dags(folder: Path) -> dict[str, DAG]:
             if rest is not None
         },
         **{each.name: partial(build_dag, each) for each in good},
-        **{f"{each.name}{suffix}": partial(build, each) for each in good for suffix, build in _beside(each)},
+        **{f"{each.name}{suffix}": partial(build, each) for each in good for suffix, build in _beside(each, folder)},
         **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }
     own = get_parsing_context().dag_id  # set as a task starts
     return {dag_id: build() for dag_id, build in builders.items() if own in (None, dag_id)}
 
 
-def _beside(replication: Replication) -> Iterator[tuple[str, Callable[[Replication], DAG]]]:
-    """The DAGs beside that of the replication; the one for consumer groups only if it moves some."""
-    return (
-        (suffix, build) for suffix, build in BY_HAND.items() if suffix != GROUPS_SUFFIX or replication.groups.include
-    )
+def _beside(replication: Replication, folder: Path) -> Iterator[tuple[str, Callable[[Replication], DAG]]]:
+    """The DAGs beside that of the replication; the one for consumer groups only if it moves some, those that seal it,
+    or drill that, only if it can be sealed.
+    """
+    without = set() if replication.groups.include else {GROUPS_SUFFIX}
+    without |= {DRILL_SUFFIX, TURN_SUFFIX} if replication.not_one_to_one else set()
+    builders: dict[str, Callable[[Replication], DAG]] = {**BY_HAND, TURN_SUFFIX: partial(build_turn_dag, folder=folder)}
+    return ((suffix, build) for suffix, build in builders.items() if suffix not in without)
 
 
 def raise_import_errors(folder: Path) -> None:

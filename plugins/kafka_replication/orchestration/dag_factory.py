@@ -18,7 +18,15 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 from airflow.sdk.definitions.param import ParamsDict
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, REPAIR_SUFFIX, is_pattern
+from kafka_replication.config.names import (
+    AUDIT_SUFFIX,
+    BACKFILL_SUFFIX,
+    DRILL_SUFFIX,
+    FAILED_SUFFIX,
+    REPAIR_SUFFIX,
+    TURN_SUFFIX,
+    is_pattern,
+)
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration.operators import BackfillPlanOperator, IntervalPlanOperator, PlanOperator
 from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
@@ -147,6 +155,11 @@ def doc_md(replication: Replication) -> str:
         f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied;"
         f" `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again."
     )
+    if not replication.not_one_to_one:
+        besides += (
+            f" `{name}{DRILL_SUFFIX}` says what would be left if the source died now; `{name}{TURN_SUFFIX}` cuts over,"
+            " gives the source up, or goes back to it."
+        )
     summary = f"""\
 | | |
 | --- | --- |

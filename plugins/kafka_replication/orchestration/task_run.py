@@ -65,14 +65,14 @@ def _until(until: object) -> datetime | None:
 
 
 @contextmanager
-def opened(replication: Replication, context: Context) -> Iterator[Run]:
-    """The run without its lease, for steps that only read."""
+def opened(replication: Replication, context: Context, *, looks: bool = False) -> Iterator[Run]:
+    """The run without its lease, for steps that only read. ``looks``: see `run.open_run`."""
     from kafka_replication.runs.run import open_run
 
     tries_once = replication if context["ti"].task_id == PLAN else None
     with failing(tries_once), closing(store()) as watermarks:
         deadline = Deadline.after(replication.timeouts.run)
-        yield open_run(replication, AirflowConnections(), watermarks, run_id(context), deadline)
+        yield open_run(replication, AirflowConnections(), watermarks, run_id(context), deadline, looks=looks)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from kafka_replication.config.names import next_due
 from kafka_replication.model.times import amount, duration, to_text
 from kafka_replication.reporting.progress import Progress, state_of
 from kafka_replication.reporting.table import table
-from kafka_replication.watermarks.sight import UNKNOWN, Facts, Lag, Seen, Work
+from kafka_replication.watermarks.sight import UNKNOWN, Drill, Facts, Lag, Seen, Work
 from kafka_replication.watermarks.values import RunRecord
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ _REMEDIES: Final = {
     "failed": f"the page of the run, and its report, name each range with the reason and the remedy; {_AGAIN}",
     "died": f"the log of its last task or command says how far it came; {_AGAIN}",
 }
-_LATE: Final = frozenset({Kind.LAG, Kind.MISSED, Kind.RETENTION})
+_LATE: Final = frozenset({Kind.LAG, Kind.MISSED, Kind.RETENTION, Kind.DRILL_WORSE, Kind.DRILL_OVERDUE})
 
 
 class State(StrEnum):
     """The state in one word, in the order in which a replication needs a person."""
 
     FAILING = "failing"  # an alert is open, or the newest run failed
-    LATE = "late"  # behind its limit, a run was missed, or the source will soon drop what is not copied
+    LATE = "late"  # behind its limit, a run or a drill was missed or showed that, or the source will soon drop records
     WAITING = "waiting"  # records were set aside and wait for a decision
     UNSEEN = "unseen"  # nobody has looked for ten minutes
     RUNNING = "running"
@@ -101,6 +101,7 @@ class Row:
     newest: RunRecord | None = None
     next_run: datetime | None = None
     paused: bool = False
+    drill: Drill | None = None  # the last one
 
     @property
     def source(self) -> str:
@@ -166,6 +167,7 @@ def row_of(seen: Seen, now: datetime) -> Row:
         newest=seen.newest,
         next_run=None if paused or facts is None else next_due(facts.schedule, now),
         paused=paused,
+        drill=seen.drill,
     )
 
 

@@ -19,7 +19,6 @@ from kafka_replication.config.expression import parse_time
 from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Seal, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
-from kafka_replication.model.choices import EXACTLY_ONCE, KAFKA
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import PartitionPlan, State
@@ -29,17 +28,6 @@ from kafka_replication.planning.snapshot import Snapshot, Topic
 def refusal(state: State, source: TopicPartition, what: str, remedy: str) -> Trouble:
     """The reason why a partition is not copied: ``what`` happened to it and why, and the ``remedy``."""
     return Trouble("error", str(source), what, remedy, kind=state)
-
-
-def not_one_to_one(replication: Replication) -> list[str]:
-    """The keys of the file because of which a source partition is not all of one target partition, exactly once."""
-    wrong = {
-        "target.type": replication.target.type != KAFKA,
-        "partitioning": not replication.placing.keeps,
-        "on_existing_target": replication.placing.shared,
-        "delivery": replication.delivery != EXACTLY_ONCE,
-    }
-    return [key for key, is_wrong in wrong.items() if is_wrong]
 
 
 def reset_command(key: PartitionKey) -> str:

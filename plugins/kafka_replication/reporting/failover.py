@@ -91,7 +91,9 @@ class FailoverDocument:
             lines.append(f"{exact} of {len(self.groups)} consumer groups exact; the others read at most {again} again")
         lines += [f"group {row.group}: {row.state}: {row.why}" for row in self.groups if row.why]
         if self.state == "can be sealed":
-            lines.append("nothing was changed; --apply seals this direction, and releases the target for writers")
+            lines.append(
+                "nothing was changed; failover --apply seals this direction, and releases the target for writers"
+            )
         elif open_ := sum(row.is_copied and not row.seal for row in self.partitions if self.state == "sealed"):
             lines.append(f"{open_} partitions are not sealed: call the command again")
         elif self.state == "opened again":

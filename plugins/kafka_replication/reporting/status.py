@@ -139,6 +139,7 @@ def status(
                 undecided=account.undecided(),
                 waiting=account.undecided(ASIDE[:1]),
                 adopted=position.adopted if position else None,
+                seal=position.sealed if position else None,
                 repaired=account.removed.taken_back if account.removed.taken_back_at > now(_ONE_DAY) else (),
                 loss=losses.get(planned.key),
                 settings=settings.get(planned.key.target_topic, ()),

@@ -23,7 +23,7 @@ from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
 from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.refusals import not_one_to_one, starts_to_write
+from kafka_replication.planning.refusals import starts_to_write
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot
 from kafka_replication.reporting.adopted import AdoptDocument, AdoptRow, row_of
 from kafka_replication.runs import steps
@@ -110,7 +110,7 @@ def adopt(run: Run, asked: Adoption, spark: Launcher | None = None, *, least: Si
 def _check(run: Run) -> None:
     """Raises Refused."""
     file = run.replication
-    if wrong := not_one_to_one(file):
+    if wrong := file.not_one_to_one:
         raise Refused(
             f"{file.name}: a copy cannot be adopted with this {' and '.join(wrong)}",
             "only a Kafka target with partitioning: keep, delivery: exactly_once and one writer goes on behind another"

@@ -15,7 +15,6 @@ from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.offsets import PartitionKey, opening_id, verified_id
 from kafka_replication.model.times import now
-from kafka_replication.planning import refusals
 from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runs import steps
@@ -34,7 +33,7 @@ class Asked:
 def check(run: Run) -> None:
     """Raises Refused."""
     file = run.replication
-    if reasons := refusals.not_one_to_one(file):
+    if reasons := file.not_one_to_one:
         raise Refused(
             f"{file.name}: a direction with this {' and '.join(reasons)} cannot be sealed",
             "only a Kafka target with partitioning: keep, delivery: exactly_once and one writer can",

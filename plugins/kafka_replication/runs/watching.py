@@ -45,6 +45,7 @@ from kafka_replication.reporting.causes import (
     partition_causes,
     run_causes,
 )
+from kafka_replication.reporting.drill import drill_causes
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.look import losses_without_target, problem_of_clusters, reach
 from kafka_replication.runs.reporting import standing
@@ -68,6 +69,7 @@ CHANNELS_SHARE, STORE_SHARE = 0.9, 0.4  # of the budget: when the channels, and 
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
+_NOT_BEFORE = (Kind.LAG, Kind.DRILL_WORSE, Kind.DRILL_OVERDUE)  # the first run has ended
 _OF_CLUSTERS = frozenset(Kind) - _OF_RUNS - {Kind.STORE, Kind.LEDGER}
 
 
@@ -173,7 +175,7 @@ class Watcher:
         causes = run_causes(self.replication, seen, datetime.now(UTC))
         of_clusters, judged = self._clusters(store)
         if is_first_copy(records):
-            of_clusters = [cause for cause in of_clusters if cause.key.kind is not Kind.LAG]
+            of_clusters = [cause for cause in of_clusters if cause.key.kind not in _NOT_BEFORE]
         observed = Observation(causes=(*causes, *of_clusters), judged=judged | of_runs)
         return _Seen(observed, seen.runs if of_runs else None)
 
@@ -189,6 +191,8 @@ class Watcher:
             rows = standing(run)
             self._record(store, rows)
             causes += partition_causes(self.replication, rows)
+            last = store.last_drill(self.replication.name)
+            causes += drill_causes(self.replication, last, rows, datetime.now(UTC))
             judged |= _OF_CLUSTERS
         except ReplicationError as problem:
             causes += problem_of_clusters(self.replication, problem)

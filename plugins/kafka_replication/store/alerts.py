@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, text
 
 from kafka_replication.alerting.open_causes import Alert, Decide, Decision, Kind, OpenCause, taken_back
@@ -14,12 +15,13 @@ from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.store import connect, schema
 from kafka_replication.store.database import Database, reads, writes
-from kafka_replication.watermarks.sight import Look, PastAlert
+from kafka_replication.watermarks.sight import Drill, Look, PastAlert
 
 _table, _past = schema.alerts, schema.past_alerts
-# The kinds of rows that are no causes: the last look of Airflow's watch, and the last decision about open causes.
-_LOOK, _DECIDED = "look", "settled"
-_OPEN = deferred(OpenCause)
+# The kinds of rows that are no causes: the last look of Airflow's watch, the last decision about open causes, and the
+# last drill. A version that does not know a kind leaves its rows alone.
+_LOOK, _DECIDED, _DRILL = "look", "settled", "drill"
+_OPEN, _OF_DRILL = deferred(OpenCause), deferred(Drill)
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
@@ -87,6 +89,26 @@ class Alerts(Database):
         """The last look that was recorded."""
         row = db.execute(select(_table).where(_is(replication, _LOOK))).one_or_none()
         return look_of(row) if row else None
+
+    @writes
+    def record_drill(self, db: Connection, replication: str, drill: Drill) -> None:
+        """Remember this drill in place of the one before."""
+        _lock(db, replication)
+        _put_row(db, replication, _DRILL, _OF_DRILL.dump_python(drill, mode="json"))
+
+    @reads
+    def last_drill(self, db: Connection, replication: str) -> Drill | None:
+        """The last drill that was recorded."""
+        row = db.execute(select(_table).where(_is(replication, _DRILL))).one_or_none()
+        return drill_of(row) if row else None
+
+
+def drill_of(row: Row[Any]) -> Drill | None:
+    """The drill that the row remembers; None if it is not one, or one of another version."""
+    try:
+        return _OF_DRILL.validate_json(row.document) if row.kind == _DRILL else None
+    except ValidationError:
+        return None
 
 
 def look_of(row: Row[Any]) -> Look | None:

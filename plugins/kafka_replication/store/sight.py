@@ -37,6 +37,7 @@ from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import (
     COARSER,
     KEPT,
+    Drill,
     Facts,
     Lag,
     Look,
@@ -54,14 +55,14 @@ _standings, _samples, _runs = schema.standings, schema.samples, schema.runs
 _BUT_PARTITIONS: Final = tuple(column for column in _standings.c if column.name != "partitions")
 _FACTS, _WORK = deferred(Facts), deferred(Work)
 AT_ONCE: Final = 5_000  # samples that one transaction thins
-ROWS: Final = 2  # the version of the stored rows: raise it when a key of `StatusRow` is added or changes its sense
+ROWS: Final = 3  # the version of the stored rows: raise it when a key of `StatusRow` is added or changes its sense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
     """The rows of a look, as a column of the store has them."""
 
-    version: Literal[2] = ROWS
+    version: Literal[3] = ROWS
     rows: Sequence[StatusRow]
 
 
@@ -157,17 +158,19 @@ class Sight(Database):
         at_work = defaultdict[str, list[RunRecord]](list)
         for run in _runs_where(db, _runs.c.run_id.in_(of(held, owners).scalars().all())):
             at_work[run.replication].append(replace(run, alive=True))
-        causes, looks = defaultdict[str, list[OpenCause]](list), dict[str, Look]()
+        causes, looks, drills = defaultdict[str, list[OpenCause]](list), dict[str, Look](), dict[str, Drill]()
         for row in of(schema.alerts, select(schema.alerts)):
             if cause := alerts.cause_of(row):
                 causes[row.replication].append(cause)
             elif look := alerts.look_of(row):
                 looks[row.replication] = look
+            elif drill := alerts.drill_of(row):
+                drills[row.replication] = drill
         counted = select(failed.c.replication, func.count()).where(failed.c.state.in_(OPEN))
         undecided = dict(map(tuple, of(failed, counted.group_by(failed.c.replication))))
         begun = schema.replication_leases  # has a row as soon as a run has begun, even if it failed without a plan
         names_begun = of(begun, select(begun.c.replication)).scalars()
-        known = {*names_begun, *standings, *last_verified, *newest, *causes, *looks}
+        known = {*names_begun, *standings, *last_verified, *newest, *causes, *looks, *drills}
         return [
             Seen(
                 standing=standings.get(name, Standing(replication=name)),
@@ -177,6 +180,7 @@ class Sight(Database):
                 newest=newest.get(name),
                 at_work=tuple(at_work[name]),
                 undecided=undecided.get(name, 0),
+                drill=drills.get(name),
             )
             for name in sorted(known)
         ]

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from kafka_replication.alerting.open_causes import OpenCause
-from kafka_replication.documents import StatusRow
-from kafka_replication.model.times import DAY_MILLIS, floor_millis, from_millis
+from kafka_replication.documents import Seconds, StatusRow
+from kafka_replication.model.times import DAY_MILLIS, duration, floor_millis, from_millis
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord
 
 N = TypeVar("N", int, float)
@@ -135,6 +135,44 @@ class Look:
     paused: bool
 
 
+Since = Literal["oldest record", "last verification", "last look"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drill:
+    """The result of a failover that had been at ``at``, RFC 3339 UTC. ``records`` counts the offsets that were at the
+    source and not verified on the target; of ``unknown`` partitions it is not known.
+
+    ``seconds`` is the age of what ``since`` names: of the oldest of these records; else the time since the last
+    verification of a partition, or since the last look at a source that did not answer. Null is not known.
+    ``groups_exact`` of ``groups_moved`` consumer groups would go on at an exact place.
+    """
+
+    at: str
+    records: int
+    unknown: int
+    seconds: Seconds | None
+    since: Since
+    groups_exact: int
+    groups_moved: int
+
+    @property
+    def time(self) -> datetime:
+        return datetime.fromisoformat(self.at)
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence, without its time."""
+        which = {"oldest record": "the age of the oldest of them", "last look": "since the last look at the source"}
+        seconds = "of an unknown age" if self.seconds is None else "0 s"
+        if self.seconds:
+            seconds = f"{duration(self.seconds)} ({which.get(self.since, 'since the last verification')})"
+        said = f"if the source died now: {self.records:,} records, {seconds}"
+        if self.groups_moved:
+            said += f", {self.groups_exact} of {self.groups_moved} groups exact"
+        return said + (f"; of {self.unknown} partitions it is not known" if self.unknown else "")
+
+
 # The sums of each replication. What is copied counts when it is, runs and ranges when the run ends.
 RECORDS, BYTES, RETRIES, THROTTLED, RUNS, RANGES = "records", "bytes", "retries", "throttled_seconds", "runs", "ranges"
 VERIFIED, FAILED = "verified", "failed"  # the outcomes of a range
@@ -163,6 +201,7 @@ class Seen:
     newest: RunRecord | None = None  # without its plan
     at_work: tuple[RunRecord, ...] = ()  # the runs that have a lease, without their plans
     undecided: int = 0  # records that were set aside, and about which nobody has decided
+    drill: Drill | None = None  # the last one
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from kafka_replication.config.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, GROUPS_SUFFIX, REPAIR_SUFFIX
+from kafka_replication.config.names import (
+    AUDIT_SUFFIX,
+    BACKFILL_SUFFIX,
+    DRILL_SUFFIX,
+    FAILED_SUFFIX,
+    GROUPS_SUFFIX,
+    REPAIR_SUFFIX,
+    TURN_SUFFIX,
+)
 from kafka_replication.documents import StatusRow
 from kafka_replication.overview.rows import Row
 from kafka_replication.watermarks.failed import FailedRow
 
-# Of the DAGs that only a person starts.
-SUFFIXES: Final = (AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX, GROUPS_SUFFIX, REPAIR_SUFFIX)
+# Of the DAGs beside that of the replication.
+SUFFIXES: Final = (
+    AUDIT_SUFFIX,
+    BACKFILL_SUFFIX,
+    DRILL_SUFFIX,
+    FAILED_SUFFIX,
+    GROUPS_SUFFIX,
+    REPAIR_SUFFIX,
+    TURN_SUFFIX,
+)
 PLAN, AUDIT, HANDLE, REPAIR = "plan", "audit", "handle", "repair"  # the first tasks of the DAGs
 
 

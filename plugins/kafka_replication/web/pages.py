@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kafka_replication.documents import StatusRow
+from kafka_replication.ledger.gap import RETURNED
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import amount
@@ -229,7 +230,20 @@ def _partitions(reader: Reader, row: Row, q: str, page: int) -> Mapping[str, Any
     number, pages, shown = paged(found, page)
     differing = dict.fromkeys((each.topic, each.target_topic, text) for each in standing for text in each.settings)
     settings = list(differing)[:AT_ONCE]
-    return {"partitions": shown, "total": len(found), "q": q, "page": number, "pages": pages, "settings": settings}
+    # A partition is sealed at its own time: one line for each person, command and reason.
+    seals = {(each.seal.why, each.seal.by, each.seal.reason): each.seal for each in standing if each.seal}
+    turns = [gap for each in standing for gap in each.gaps if gap.kind == RETURNED]
+    return {
+        "partitions": shown,
+        "total": len(found),
+        "q": q,
+        "page": number,
+        "pages": pages,
+        "settings": settings,
+        "seals": list(seals.values())[:AT_ONCE],
+        "sealed": sum(each.seal is not None for each in standing),
+        "turn": max(turns, key=lambda gap: gap.time, default=None),
+    }
 
 
 def _lost(row: StatusRow) -> Mapping[str, str]:
