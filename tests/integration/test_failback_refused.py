@@ -220,3 +220,27 @@ def test_runs_of_few_records_are_not_taken_for_producers(scene: Scenario) -> Non
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
     assert not (done := cut_over(scene)).failed, done.text
+
+
+def test_a_producer_at_the_source_that_was_not_stopped(scene: Scenario, back: Scenario) -> None:
+    """Its record stands between those that came back. The way out that the docs name: the other direction is sealed, and
+    turned around by itself.
+    """
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    scene.run()
+    given_up(scene)
+    scene.target.produce(scene.topic, numbered(4, 200))
+    opened_back(scene, back)
+    back.run()
+    scene.source.produce(scene.topic, numbered(1, 300))
+    scene.target.produce(scene.topic, numbered(4, 210))
+    assert "copied: " in (done := gone_back(scene, back)).text and done.failed
+    failover.failover(opened(back, "over back"), WISHES, InProcess())
+    assert "was sealed by failover" in gone_back(scene, back).text, "a person has decided so"
+    done = failback.failback(opened(back, "swapped"), opened(scene, "swapped"), WISHES, InProcess())
+    assert not done.failed, done.text
+    assert not (done := gone_back(scene, back, "again")).failed, done.text
+    scene.run()
+    assert_once(scene, back)
+    assert set(values(scene.source, scene.topic)) == set(values(scene.target, scene.topic))

@@ -208,7 +208,8 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
     beyond the limit.
     """
     rows = list(rows)
-    refused = sorted((row for row in rows if row.plan.refused), key=lambda row: row.key)
+    told = (row for row in rows if row.plan.refused and row.plan.state is not State.SEALED)  # that was meant to be
+    refused = sorted(told, key=lambda row: row.key)
     for kind in (Kind.GAP, Kind.REFUSED):
         chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
         for topic, group in itertools.groupby(chosen, key=lambda row: row.topic):

@@ -85,7 +85,7 @@ class FailoverDocument:
                     else ""
                 )
             )
-        exact = sum(row.exact == len(row.partitions) for row in self.groups)
+        exact = sum(0 < len(row.partitions) == row.exact for row in self.groups)
         if self.groups:
             again = sum(row.again for row in self.groups)
             lines.append(f"{exact} of {len(self.groups)} consumer groups exact; the others read at most {again} again")

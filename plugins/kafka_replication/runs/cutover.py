@@ -167,7 +167,7 @@ class Turn:
             waits = next((one for one in row.partitions if one.state in ("waiting", "refused")), None)
             if row.state in ("failed", "active") or (waits and row.state != "left out"):
                 raise NotYet(f"group {row.group}: {row.why or (waits and f'{waits.source}: {waits.why}')}")
-        exact = sum(row.exact == len(row.partitions) for row in self.moved)
+        exact = sum(0 < len(row.partitions) == row.exact for row in self.moved)
         return f"{exact} of {len(self.moved)} exact, the others read at most {sum(r.again for r in self.moved)} again"
 
     def _settings(self) -> str:

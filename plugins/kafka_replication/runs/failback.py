@@ -34,6 +34,7 @@ from kafka_replication.targets.start_offsets import TargetRecords
 from kafka_replication.verification.auditing import LastChunk
 
 APART: Final = ".surplus"
+FAILBACK: Final = "failback"  # why the other direction is sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,8 @@ class Pair:
     @property
     def is_back(self) -> bool:
         """True if the other direction has copied everything, and was sealed."""
-        return self.is_open and self.other is not None and self.other.position.sealed is not None
+        seal = self.other.position.sealed if self.is_open and self.other else None
+        return seal is not None and seal.why == FAILBACK
 
     @property
     def begun(self) -> Returned | None:
@@ -250,7 +252,13 @@ class Failback:
                 f"{at}: the source ends at {end}, but was copied up to {copied}: it lost its end, and"
                 " these records are only on the target; keep the target, and copy it to new topics"
             )
-        if other is not None and not other.position.sealed and not pair.is_open:
+        seal = other.position.sealed if other else None
+        if other is not None and seal and pair.is_open and seal.why != FAILBACK:
+            raise NotYet(
+                f"{other.key.source}: it was sealed {seal}; to go on from there, name it first: kafka-replication"
+                f" failback {other.key.replication}.yaml {pair.key.replication}.yaml"
+            )
+        if other is not None and not seal and not pair.is_open:
             raise NotYet(
                 f"{other.key.source}: {other.key.replication} copies it already, not behind this seal; seal it first"
             )

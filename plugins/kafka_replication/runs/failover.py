@@ -120,4 +120,7 @@ def _document(
 def _looked(run: Run) -> Looked:
     """The partitions as somebody looked at them the last time."""
     rows = run.store.standing_partitions(run.replication.name)
-    return {PartitionKey(run.replication.name, row.source, row.target_topic): row for row in rows}
+    name, target = run.replication.name, run.replication.target_name
+    return {
+        PartitionKey(name, row.source, row.target_topic): row for row in rows if row.target_topic == target(row.topic)
+    }
