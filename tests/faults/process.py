@@ -22,11 +22,12 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import leasing, runner, steps
+from kafka_replication.runs import failover, leasing, runner, steps
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Request, open_run
+from kafka_replication.runs.sealing import Asked
 from kafka_replication.runtime import deadline
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launcher
@@ -108,6 +109,15 @@ def audited(replication: Replication, clients: Clients, store: WatermarkStore) -
     return {"outcome": "audited", "errors": [], "final": [], "counted": counted}
 
 
+def given_up(replication: Replication, clients: Clients, store: WatermarkStore, what: str) -> dict[str, Any]:
+    """``kafka-replication failover FILE --apply``, or ``--undo``, instead of a run."""
+    run = open_run(replication, clients, store, runner.new_run_id())
+    asked = Asked(by="ann", reason="a fault")
+    document = failover.undo(run) if what == "undo" else failover.failover(run, asked, Threads())
+    errors = [f"{row.source}: {row.error} {row.not_verified} not verified" for row in document.partitions if row.error]
+    return {"outcome": "failed" if document.failed else document.state, "errors": errors, "final": []}
+
+
 def as_tasks(
     replication: Replication, clients: Clients, store: WatermarkStore, spark: Launcher, tries: int
 ) -> RunReport:
@@ -148,6 +158,8 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     store = open_store(settings["store_url"])
     if settings.get("reset"):
         return reset(replication, clients, store)
+    if settings.get("failover"):
+        return given_up(replication, clients, store, settings["failover"])
     if settings.get("audit"):
         return audited(replication, clients, store)
     try:
