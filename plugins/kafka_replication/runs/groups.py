@@ -294,9 +294,8 @@ def _translated(
             return replace(row, state="waiting", why="an open transaction is about to commit its place on the target")
         if there is None or there.offset < found.offset:
             return replace(row, state="planned")
-        if there.offset > found.offset:
-            return replace(row, state="ahead", again=0, why="")
-        return replace(row, state="in step")
+        # It may have read some of those behind its place at the source, too: ``again`` counts them.
+        return replace(row, state="ahead" if there.offset > found.offset else "in step")
 
     return {one.group: [row_of(one, at) for at in sorted(one.source)] for one in seen}
 
