@@ -13,11 +13,16 @@ from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
-from kafka_replication.runs import cutover, groups
+from kafka_replication.overview.rows import facts_of
+from kafka_replication.runs import certifying, cutover, failover, groups
 from kafka_replication.runs.cutover import Wishes
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import Run
+from kafka_replication.watermarks.sight import Lag
+from stack.ports import LOOPBACK, free_ports
+from tests.support.command_line import command
 from tests.support.jobs import InProcess
-from tests.support.scenario import Scenario, numbered
+from tests.support.scenario import Cluster, Scenario, numbered
 from tests.support.turning import commit, cut_over, numbers, opened, values
 from tests.support.waiting import wait_until
 
@@ -77,9 +82,9 @@ def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(s
     made = json.loads(file.read_text())["certificate"]
     assert made["verified"] and made["about"] == f"cutover: nobody has written to the source since {done.cut}"
     assert file.with_suffix(".html").exists()
-    assert [step.step for step in cut_over(scene, out=tmp_path).steps] == ["sealed", "certificate"], (
-        "it may be repeated"
-    )
+    again = cut_over(scene, out=tmp_path)
+    assert [step.step for step in again.steps] == ["sealed", "certificate"], "it may be repeated"
+    assert [row.group for row in again.groups] == [group], "and says what became of the groups"
     commit(scene.source.admin, group, {at: Committed(9)})
     rows = groups.move(opened(scene), apply=True).groups
     assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
@@ -119,3 +124,21 @@ def test_a_topic_that_is_made_while_nobody_may_write_is_copied_before_the_seal(
     done = cut_over(scene)
     assert not done.failed, done.text
     assert values(scene.target, new) == numbers(range(500, 504)) and len(done.partitions) == 2
+
+
+def test_a_certificate_after_a_failover_names_what_only_the_source_had(scene: Scenario, tmp_path: Path) -> None:
+    """By the last look at it, as it is not asked. And a seal is no problem of ``status``."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    scene.source.produce(scene.topic, numbered(7, 10))
+    rows = standing(scene.bare_run("watch"))
+    scene.store.record_standing(scene.name, facts_of(scene.replication()), Lag(), rows)
+    was, scene.source = scene.source, Cluster(f"{LOOPBACK}:{free_ports(1)[0]}")
+    failover.failover(opened(scene, "over"), Wishes(by="ann"), InProcess())
+    made = certifying.certify(opened(scene), tmp_path).certificate
+    assert "the source had 7 offsets that were never copied" in made.verdict
+    assert any("7 more offsets, when it was looked at last" in remark for remark in made.remarks)
+    scene.source = was
+    code, out, _ = command(scene, "status")
+    assert code == 0 and "PROBLEM" not in out, out

@@ -337,7 +337,7 @@ def loops(
     back = {
         (key.target_topic, key.source.topic): key.replication
         for key, position in on_source.items()
-        if position.ids.source_cluster == target_cluster
+        if position.ids.source_cluster == target_cluster and not position.sealed
     }
     for (here, there), other in sorted(back.items()):
         if replication.selects(here) and replication.target_name(here) == there:

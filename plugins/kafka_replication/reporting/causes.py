@@ -357,7 +357,7 @@ def problem_lines(replication: Replication, rows: Iterable[PartitionStatus], now
 def _problems(
     replication: Replication, rows: Iterable[PartitionStatus], now: datetime
 ) -> Iterator[tuple[PartitionStatus, str]]:
-    for row in rows:
+    for row in (one for one in rows if one.plan.state is not State.SEALED):  # a seal was meant to be
         partition = row.source
         if row.plan.refused:
             yield row, f"{partition} {'is refused' if row.answers else 'does not answer'}: {row.plan.what}"

@@ -96,6 +96,12 @@ class CertifiedPartition(SpanRow):
         return PartitionKey(replication, self.source, self.target_topic)
 
     @property
+    def beyond(self) -> int:
+        """Source offsets behind ``until`` that were never copied, as far as somebody has seen them."""
+        end = self.status.source_end if self.status else None
+        return max(0, end - self.until) if end is not None and self.wanted_until is None and self.is_opened else 0
+
+    @property
     def is_opened(self) -> bool:
         return self.generation > 0
 
@@ -154,8 +160,9 @@ class CertifiedPartition(SpanRow):
         if self.wanted_until is None and self.is_opened:
             if status.source_end is None:
                 yield "the source was not asked: what it has beyond this is not known"
-            elif beyond := max(0, status.source_end - self.until):
-                yield f"the source had {beyond} more offsets, which were not copied"
+            elif self.beyond:
+                seen = ", when it was looked at last" if status.high_watermark is None else ""
+                yield f"the source had {self.beyond} more offsets{seen}, which were not copied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +221,9 @@ def judged(partitions: Sequence[CertifiedPartition], groups: Sequence[GroupRow])
     else:
         given_up = sum(gap.range.span for one in partitions for gap in one.gaps if gap.kind not in ELSEWHERE)
         adopted = sum(one.adopted is not None for one in partitions)
+        beyond = sum(one.beyond for one in partitions)
         beside = [f"{given_up} source offsets were given up"] * bool(given_up)
+        beside += [f"the source had {beyond} offsets that were never copied"] * bool(beyond)
         beside += [f"{adopted} partitions begin with a copy of another tool"] * bool(adopted)
         beside += [f"{len(remarks)} remarks belong to this"] * bool(remarks)
         verdict = "; ".join(

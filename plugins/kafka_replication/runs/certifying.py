@@ -133,6 +133,8 @@ class _Making:
         self._receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
         self._logs = run.clusters.target.standing.logs([key.target for key in keys])
         self._lost = run.comparison.lost_now(view, list(keys))
+        rows = run.store.standing_partitions(run.replication.name)
+        self._seen = {PartitionKey(run.replication.name, one.source, one.target_topic): one.source_end for one in rows}
         chosen = Selection(topic=request.topic, partition=request.partition, states=STATES)
         self._failed = failed_records(run, view, chosen)
 
@@ -149,6 +151,8 @@ class _Making:
             range_ = OffsetRange(there.ranges[0].from_, there.ranges[-1].until) if there else OffsetRange(0, 0)
             wanted_until = None if self._request.range.until == MAX_OFFSET else self._request.range.until
         area = OffsetRange(0, MAX_OFFSET) if whole else range_
+        if status is not None and position.sealed and status.high_watermark is None:  # the source is not asked any more
+            status = replace(status, source_end=self._seen.get(key))
         copied = position.coverage.subtract(account.given_up()).within(area)
         failed = [row for row in self._failed if self._is_of(row, key, position.generation, area)]
         open_ = sum(row.is_open for row in failed)

@@ -202,9 +202,11 @@ class Turn:
 
     def _certify(self) -> str:
         assert self.asked.out is not None
-        since = f": nobody has written to the source since {self.cut}" if self.cut else ""
-        made = certifying.certify(self.run, self.asked.out, about=f"{self.why}{since}")
-        return f"{made.json_file} and {made.page_file}: {made.certificate.verdict}"
+        seals = [at.sealed.time for at in self._view().positions.values() if at.sealed]
+        since = f"nobody has written to the source since {self.cut}" if self.cut else f"sealed {min(seals, default='')}"
+        made = certifying.certify(self.run, self.asked.out, about=f"{self.why}: {since}")
+        by = f"signed by the key {made.signed_by}" if made.signed_by else "NOT SIGNED (KAFKA_REPLICATION_SIGNING_KEY)"
+        return f"{made.json_file} and {made.page_file}, {by}: {made.certificate.verdict}"
 
     def _nothing_since(self, run: LeasedRun) -> None:
         """Open what was sealed again if the source has got records meanwhile. Raises NotYet."""
@@ -217,7 +219,7 @@ def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """Do the steps, up to one that cannot be done. Raises Refused for a replication that cannot be sealed,
     Unreachable, LedgerUnreadable.
     """
-    _check(run)
+    check(run, asked)
     turn = Turn(run=run, asked=asked, launcher=launcher)
     if is_sealed(run):
         turn.done.append(StepRow(step="sealed", state="done", what="it was sealed before"))
@@ -229,7 +231,7 @@ def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
 
 def preview(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """The steps that are left to do. Changes nothing. Raises as `cutover`."""
-    _check(run)
+    check(run, asked)
     turn = Turn(run=run, asked=asked, launcher=launcher)
     sealed = is_sealed(run)
     turn.done = [StepRow(step=name, state="done" if sealed else "to do", what="") for name, _ in turn.steps]
@@ -247,7 +249,7 @@ def preview(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
 
 def abort(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """Give back what a cut-over has denied to producers, as long as nothing is sealed. Raises Refused."""
-    _check(run)
+    check(run, asked)
     if is_sealed(run):
         raise Refused(
             f"{run.replication.name} is sealed: others may have written to the target",
@@ -281,8 +283,11 @@ def give_back(run: LeasedRun) -> int:
     return len(topics)
 
 
-def _check(run: Run) -> None:
+def check(run: Run, asked: Wishes) -> None:
+    """Raises BadInput, Refused."""
     sealing.check(run)
+    if asked.out is not None and not asked.out.is_dir():
+        raise BadInput(f"--certificate {asked.out}: is not a folder", "make it, or name another one")
     if run.replication.progress == "interval":
         raise BadInput(
             f"{run.replication.name}: with progress: interval a run copies one data interval, not to the end",
@@ -303,7 +308,7 @@ def document_of(turn: Turn, *, applied: bool) -> TurnDocument:
         cut=turn.cut,
         steps=turn.done,
         partitions=rows_of(turn.run),
-        groups=turn.moved,
+        groups=turn.moved or groups.seen_last(turn.run).groups,  # an earlier call may have moved them
     )
 
 

@@ -26,7 +26,7 @@ from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import backfill, sealing, steps
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.clusters import raise_together
-from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, document_of, give_back, rows_of
+from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, give_back, rows_of
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.spark.launcher import Launcher
@@ -87,8 +87,8 @@ class Failback:
 
     def check(self) -> None:
         """Raises BadInput for replications that are not each other's reverse; Refused, Unreachable."""
-        sealing.check(self.forward)
-        sealing.check(self.back)
+        check(self.forward, self.asked)
+        check(self.back, self.asked)
         forward, back = self.forward.replication, self.back.replication
         source, target = (topics.cluster_id(run.clusters.source_admin) for run in (self.forward, self.back))
         filled, emptied = (run.clusters.target.catalogue.cluster_id() for run in (self.back, self.forward))
