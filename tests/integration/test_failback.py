@@ -69,6 +69,10 @@ def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) 
     assert gone_back(scene, back, "again").text.count("opened before") == 1
 
 
+class Died(BaseException):
+    """As the end of a process. A KeyboardInterrupt in a thread would end the process that runs the tests."""
+
+
 class Crashes:
     """Dies once before, and once after, each change of a position; each attempt comes a step further."""
 
@@ -86,7 +90,7 @@ class Crashes:
         place = when, f"{caller} {run.replication.name} {key}"
         if place not in self._done:
             self._done.add(place)
-            raise KeyboardInterrupt(str(place))
+            raise Died(str(place))
 
     @property
     def count(self) -> int:
@@ -95,7 +99,7 @@ class Crashes:
 
 def until_done(command: Callable[[int], TurnDocument]) -> TurnDocument:
     for number in range(60):
-        with suppress(KeyboardInterrupt):
+        with suppress(Died):
             document = command(number)
             if not document.failed:
                 return document
