@@ -318,24 +318,29 @@ class _Contents:
     def runs(self, end: int, whole: bool) -> Sequence[AdoptedRun]:
         """The places of the last copies of the records before ``end``, in ascending order. Equal records are counted
         from the end on both sides: which of them is a copy of which makes no difference to any reader, if the ``whole``
-        target was read. Else only records without an equal say where they lie: a copy of another one may lie further
-        back.
+        target was read. Else only records without an equal say where they lie, because a copy of another one may lie
+        further back; but nobody passes as many copies as are needed of the others.
         """
         numbered = "select offset, digest, row_number() over (partition by digest order by offset desc) n"
-        alone = " and not exists (select 1 from source o where o.digest = s.digest and o.offset <> s.offset)"
+        alone = "not exists (select 1 from source o where o.digest = s.digest and o.offset <> s.offset)"
         copies = self._db.execute(
-            f"select s.offset, t.offset from ({numbered} from source s where offset < ?{'' if whole else alone}) s"
-            f" join ({numbered} from target) t using (digest, n) order by s.offset desc",
+            f"select s.offset, t.offset, alone from ({numbered}, {alone} alone from source s where offset < ?) s"
+            f" left join ({numbered} from target) t using (digest, n) order by s.offset desc",
             (end,),
         )
         behind = self._db.execute("select offset from target order by offset desc")
         runs, lowest, records, passed = list[AdoptedRun](), 1 << 63, 0, 0  # records: of the target, from `lowest` on
-        for at_source, at_target in copies:
-            if at_target >= lowest:
+        for at_source, at_target, is_alone in copies:
+            tells = whole or is_alone
+            if at_target is None and not tells:
+                break  # it lies before what was read, or the tool has left it out
+            if at_target is None or at_target >= lowest:
                 continue  # counted as read again
             while lowest != at_target:
                 lowest = next(behind)[0]
                 records += 1
+            if not tells:
+                continue
             passed += 1
             again, next_ = records - passed, runs[-1] if runs else None
             if next_ and (at_source + 1, at_target + 1, again) == (next_.source, next_.target, next_.again):
