@@ -22,19 +22,13 @@ from kafka_replication.runs.run import LeasedRun
 from tests.support.checker import read
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
-from tests.support.turning import WISHES, commit, cut_over, gone_back, numbers, opened, values
+from tests.support.turning import WISHES, commit, cut_over, gone_back, numbers, opened, reverse, values
 
 
 @pytest.fixture
 def back(scene: Scenario, tmp_path: Path) -> Iterator[Scenario]:
-    """The other direction, with a ledger on the other cluster."""
-    folder = tmp_path / "back"
-    folder.mkdir()
-    made = Scenario(scene.target, scene.source, folder)
-    made.topic = scene.topic
-    made.settings["topics"] = {"include": [made.topic]}
-    yield made
-    made.store.close()
+    with reverse(scene, tmp_path) as made:
+        yield made
 
 
 def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) -> None:

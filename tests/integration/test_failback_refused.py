@@ -21,23 +21,14 @@ from stack.kafka_cluster import KafkaCluster
 from tests.support.damage import forgotten
 from tests.support.jobs import InProcess
 from tests.support.scenario import Rec, Scenario, numbered
-from tests.support.turning import WISHES, commit, cut_over, gone_back, opened, values
+from tests.support.turning import WISHES, commit, cut_over, gone_back, opened, reverse, values
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def back(scene: Scenario, tmp_path: Path) -> Iterator[Scenario]:
-    yield from _reverse(scene, tmp_path)
-
-
-def _reverse(scene: Scenario, tmp_path: Path) -> Iterator[Scenario]:
-    folder = tmp_path / "back"
-    folder.mkdir()
-    made = Scenario(scene.target, scene.source, folder)
-    made.topic = scene.topic
-    made.settings["topics"] = {"include": [made.topic]}
-    yield made
-    made.store.close()
+    with reverse(scene, tmp_path) as made:
+        yield made
 
 
 def given_up(scene: Scenario) -> None:
@@ -68,7 +59,7 @@ def test_a_source_that_lost_its_end_and_got_other_records_there(
         given_up(scene)
     scene.source.produce(scene.topic, numbered(40, 1000))
     scene.target.produce(scene.topic, numbered(5, 2000))
-    for back in _reverse(scene, tmp_path):
+    with reverse(scene, tmp_path) as back:
         done = gone_back(scene, back)
         assert done.steps[0].state == "blocked" and "lost its end" in done.text, done.text
         assert not back.bare_run().view().positions
@@ -85,7 +76,7 @@ def test_a_target_that_lost_its_end_and_got_other_records_there(
         scene.source.produce(scene.topic, numbered(40, 60))
         assert not cut_over(scene).failed
     scene.target.produce(scene.topic, numbered(60, 2000))
-    for back in _reverse(scene, tmp_path):
+    with reverse(scene, tmp_path) as back:
         done = gone_back(scene, back)
         assert done.steps[0].state == "blocked" and "lost its end" in done.text, done.text
 

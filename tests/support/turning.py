@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kafka_replication.kafka import AdminClient
@@ -43,3 +46,14 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 def numbers(*ranges: range) -> list[bytes | None]:
     return [record.value for range_ in ranges for record in numbered(len(range_), range_.start)]
+
+
+@contextmanager
+def reverse(scene: Scenario, folder: Path) -> Iterator[Scenario]:
+    """The other direction, with a ledger on the other cluster."""
+    (folder / "back").mkdir()
+    made = Scenario(scene.target, scene.source, folder / "back")
+    made.topic = scene.topic
+    made.settings["topics"] = {"include": [made.topic]}
+    yield made
+    made.store.close()

@@ -5,7 +5,6 @@ Each step looks at the clusters and at the ledger anew, and may be repeated from
 
 from __future__ import annotations
 
-import logging
 import math
 import secrets
 import time
@@ -33,8 +32,6 @@ from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import drawn
 
-log = logging.getLogger(__name__)
-CUTOVER: Final = "cutover"
 Why = Literal["cutover", "failback"]
 RUNS: Final = 5  # until nobody has written for a while
 QUIET: Final = 10.0  # seconds
@@ -134,8 +131,7 @@ class Turn:
         wrote, behind = set[PartitionKey](), dict[PartitionKey, int]()
         left, before = RUNS, math.inf  # with max_records_per_run it takes more
         while left:
-            run = replace(self.run, run_id=f"{self.run.run_id}.{secrets.token_hex(4)}")
-            report = runner.execute(run, self.launcher, Request())
+            report = runner.execute(one_more(self.run), self.launcher, Request())
             if failed := [line for line in report.failed if line.key not in self.left_alone]:
                 what = f"{len(failed)} ranges failed; {failed[0].key.source}: {failed[0].error}"
                 raise NotYet(f"{what}. Remedy: {failed[0].remedy}")
@@ -197,7 +193,9 @@ class Turn:
             errors = sealing.seal_each(run, view.positions, self.why, self.asked)
             if errors:
                 raise NotYet(next(iter(errors.values())))
-            self._nothing_since(run)
+            if behind := self._lags():
+                sealing.open_again(run, self._view())
+                raise NotYet(f"{next(iter(behind)).source}: somebody wrote while it was sealed; stop all producers")
         return f"{len(view.positions)} partitions: no run copies any more, and others may write to the target"
 
     def _certify(self) -> str:
@@ -208,11 +206,10 @@ class Turn:
         by = f"signed by the key {made.signed_by}" if made.signed_by else "NOT SIGNED (KAFKA_REPLICATION_SIGNING_KEY)"
         return f"{made.json_file} and {made.page_file}, {by}: {made.certificate.verdict}"
 
-    def _nothing_since(self, run: LeasedRun) -> None:
-        """Open what was sealed again if the source has got records meanwhile. Raises NotYet."""
-        if behind := self._lags():
-            sealing.open_again(run, self._view())
-            raise NotYet(f"{next(iter(behind)).source}: somebody wrote while it was sealed; stop all producers")
+
+def one_more(run: Run) -> Run:
+    """The same with a run id of its own, for one of several runs of a command."""
+    return replace(run, run_id=f"{run.run_id}.{secrets.token_hex(4)}")
 
 
 def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:

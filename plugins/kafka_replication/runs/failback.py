@@ -6,8 +6,7 @@ the target since then, is cut over, and the first direction goes on behind its s
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -26,7 +25,7 @@ from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import backfill, sealing, steps
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.clusters import raise_together
-from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, give_back, rows_of
+from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, give_back, one_more, rows_of
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.spark.launcher import Launcher
@@ -175,8 +174,7 @@ class Failback:
         logs = offsets.high_watermarks(self.forward.clusters.source_admin, [pair.key.source for pair in left])
         for pair in left:
             for range_ in pair.surplus(logs[pair.key.source]):
-                run = replace(self.forward, run_id=f"{self.forward.run_id}.{secrets.token_hex(4)}")
-                report = backfill.execute(run, self.launcher, _request_of(pair.key, range_))
+                report = backfill.execute(one_more(self.forward), self.launcher, _request_of(pair.key, range_))
                 if report.failed:
                     raise NotYet(f"{pair.key.source} {range_}: {report.failed[0].error}. {report.failed[0].remedy}")
                 spans += range_.span
@@ -195,15 +193,19 @@ class Failback:
             sealing.fence(back)
             left = [pair for pair in self._left() if pair.account]
             ends = _ends(back, [pair.other_key for pair in left])
+            there = topics.states(forward.clusters.source_admin, {pair.key.source.topic for pair in left})
             for pair in left:
-                self._check_openable(pair, ends[pair.other_key])
+                state = there.get(pair.key.source.topic)
+                self._check_openable(pair, ends[pair.other_key], state.id if state else "")
+            _check_last(forward, [pair.key for pair in left if not pair.begun], self.launcher)
             receipts, surplus = forward.clusters.ledger.receipts(dict.fromkeys(pair.key for pair in left)), 0
             for pair in left:
                 only = pair.surplus(end := ends[pair.other_key])
                 surplus += only.span
                 if self._needs_opening(pair, only):
-                    sealing.follow(forward, pair.key, back.replication.name)
-                    self._open(back, pair, receipts, end)
+                    assert pair.account is not None
+                    aside = _apart(pair.key) if self.asked.aside else ""
+                    self._open(back, pair.other_key, (forward, pair.account, receipts), end, aside)
             steps.advance(back, [pair.other_key for pair in left])
         text = f"{len(left)} partitions; the source has {surplus} offsets that were never copied, and keeps them"
         return text + (f"; producers may write to {given} topics of the source again" if given else "")
@@ -215,7 +217,8 @@ class Failback:
             if aside and only and turn.aside != aside:
                 raise NotYet(f"{at}: what only the source has was not set aside before it was opened")
             return False
-        if only and not aside and "compact" in self._policy(at.topic):
+        config = topics.config(self.forward.clusters.source_admin, at.topic) if only and not aside else {}
+        if "compact" in config.get("cleanup.policy", ""):
             raise NotYet(
                 f"{at}: the topic is compacted, and the source has {only.span} offsets that never arrived: the newest"
                 " record of a key would be another one on each side; have them set aside (--surplus-aside)"
@@ -224,22 +227,19 @@ class Failback:
             raise NotYet(f"{at}: somebody has written there meanwhile; stop all producers there")
         return True
 
-    def _policy(self, topic: str) -> str:
-        return topics.config(self.forward.clusters.source_admin, topic).get("cleanup.policy", "")
+    def _open(
+        self, run: LeasedRun, key: PartitionKey, sealed: tuple[LeasedRun, Account, Receipts], end: int, aside: str = ""
+    ) -> None:
+        """Open the partition of ``run`` behind that of the ``sealed`` direction, of which it is noted first."""
+        sealed_run, other, receipts = sealed
+        sealing.follow(sealed_run, other.key, run.replication.name)
+        theirs = other.position.ids
+        ids = Ids(sealed_run.clusters.target.catalogue.cluster_id(), theirs.target_topic, theirs.source_topic)
+        stamp = Stamp(by=self.asked.by, reason=self.asked.reason, run_id=run.run_id, time=now())
+        change = turned(key, run.view(), ids, other, receipts, end, stamp, aside)
+        sealing.change(run, key, lambda _: change.write)
 
-    def _open(self, back: LeasedRun, pair: Pair, receipts: Receipts, end: int) -> None:
-        account = pair.account
-        assert account is not None
-        ids = account.position.ids
-        ids = Ids(self.forward.clusters.target.catalogue.cluster_id(), ids.target_topic, ids.source_topic)
-        aside = _apart(pair.key) if self.asked.aside else ""
-        change = turned(pair.other_key, back.view(), ids, account, receipts, end, self._stamp(back), aside)
-        sealing.change(back, change.key, lambda _: change.write)
-
-    def _stamp(self, run: Run) -> Stamp:
-        return Stamp(by=self.asked.by, reason=self.asked.reason, run_id=run.run_id, time=now())
-
-    def _check_openable(self, pair: Pair, end: int) -> None:
+    def _check_openable(self, pair: Pair, end: int, topic_id: str) -> None:
         """Raises NotYet."""
         account, other = pair.account, pair.other
         assert account is not None
@@ -262,11 +262,8 @@ class Failback:
             raise NotYet(
                 f"{other.key.source}: {other.key.replication} copies it already, not behind this seal; seal it first"
             )
-        there = topics.states(self.forward.clusters.source_admin, [at.topic]).get(at.topic)
-        if there is None or there.id != position.ids.source_topic:
+        if topic_id != position.ids.source_topic:
             raise NotYet(f"{at}: the source topic was deleted or created anew; copy the target to new topics")
-        if not pair.begun:
-            _check_last(self.forward, account, self.launcher)
 
     def _open_forward(self) -> str:
         """Let the first direction go on behind the seal of the other one."""
@@ -283,32 +280,29 @@ class Failback:
                     " target; stop all producers there"
                 )
             receipts, surplus = back.clusters.ledger.receipts(dict.fromkeys(pair.other_key for pair in left)), 0
+            _check_last(back, [pair.other_key for pair in left], self.launcher)
             for pair in left:
                 other = pair.other
                 if other is None or other.position.sealed is None:
                     raise NotYet(f"{pair.other_key}: it is not sealed any more: another command is at work")
-                _check_last(self.back, other, self.launcher)
-                sealing.follow(back, pair.other_key, forward.replication.name)
-                ids = other.position.ids
-                ids = Ids(self.back.clusters.target.catalogue.cluster_id(), ids.target_topic, ids.source_topic)
-                change = turned(pair.key, forward.view(), ids, other, receipts, ends[pair.key], self._stamp(forward))
-                sealing.change(forward, pair.key, lambda _, change=change: change.write)  # type: ignore[misc]
+                self._open(forward, pair.key, (back, other, receipts), ends[pair.key])
                 surplus += other.turn.surplus.span if other.turn and not other.turn.aside else 0
             steps.advance(forward, [pair.key for pair in left])
         return f"{len(left)} partitions go on; {surplus} offsets that were never copied come with the next run"
 
 
-def _check_last(run: Run, account: Account, launcher: Launcher) -> None:
-    """Compare the last chunk of a sealed direction on both sides: if one of them lost its end, and got others' records
-    in its place, these would be taken for ours. Raises NotYet.
+def _check_last(run: Run, keys: Collection[PartitionKey], launcher: Launcher) -> None:
+    """Compare the last chunk of each partition of a sealed direction on both sides: if one of them lost its end, and
+    got others' records in its place, these would be taken for ours. Raises NotYet.
     """
-    at = account.key.source
+    if not keys:
+        return
     with launcher as spark:
-        report = audit(run, AuditRequest(at.topic, at.partition, sample=LastChunk(1, 0)), spark)
-    if any(one.outcome != "clean" for one in report.partitions if one.key == account.key):
+        report = audit(run, AuditRequest(sample=LastChunk(1, 0)), spark)
+    for one in (one for one in report.partitions if one.key in keys and one.outcome != "clean"):
         raise NotYet(
-            f"{at}: the last records that {account.key.replication} copied are not the same on both sides: one of them"
-            f" lost its end. Audit it (kafka-replication audit); keep what is right, and copy it to new topics\n"
+            f"{one.key.source}: the last records that {one.key.replication} copied are not the same on both sides: one"
+            " of them lost its end. Audit it (kafka-replication audit); keep what is right, and copy it to new topics\n"
             f"{report.text()}"
         )
 

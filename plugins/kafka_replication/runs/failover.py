@@ -12,7 +12,6 @@ from kafka_replication.documents import GroupRow, StatusRow, place
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import to_text
-from kafka_replication.planning.live import own
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
 from kafka_replication.runs import groups, sealing, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
@@ -45,14 +44,14 @@ def failover(run: Run, asked: Asked, spark: Launcher) -> FailoverDocument:
         sealing.fence(leased_run)
         view = sealing.view_of(run)
         errors = sealing.seal_each(leased_run, view.positions, FAILOVER, asked)
-        view = own(run.replication, run.view())
+        view = sealing.selected(run)
         with spark:
             results = steps.verify(leased_run, [key for key in view.positions if view[key].pending()], spark)
         errors |= {result.key: result.error for result in results if result.error and result.key not in errors}
         steps.advance(leased_run, list(view.positions))
         looked = _looked(run)
         moved = _groups(leased_run, looked, apply=True)
-    document = _document(run, own(run.replication, run.view()), looked, moved, state="sealed", applied=True)
+    document = _document(run, sealing.selected(run), looked, moved, state="sealed", applied=True)
     rows = tuple(replace(row, error=errors.get(row.key, row.error)) for row in document.partitions)
     return replace(document, partitions=rows)
 
@@ -65,7 +64,7 @@ def undo(run: Run) -> FailoverDocument:
     with leased(run, EVERYTHING) as leased_run:
         sealing.fence(leased_run)
         sealing.open_again(leased_run, sealing.view_of(run))
-    return _document(run, own(run.replication, run.view()), _looked(run), (), state="opened again", applied=True)
+    return _document(run, sealing.selected(run), _looked(run), (), state="opened again", applied=True)
 
 
 Looked = Mapping[PartitionKey, StatusRow]
