@@ -72,7 +72,7 @@ def test_what_is_not_verified_is_counted_and_its_age_is_that_of_the_oldest_recor
         scene.run(InProcess(between=die))
     scene.source.produce(scene.topic, recent(7, 60))
     ahead = f"{scene.name}-ahead"
-    kafka_groups.commit(scene.source.admin, ahead, {at: Committed(120)})
+    wait_until(lambda: not kafka_groups.commit(scene.source.admin, ahead, {at: Committed(120)}))
     groups.move(scene.bare_run("groups"), apply=True)
     before = everything(scene)
 

@@ -148,15 +148,21 @@ def adopt(
     act(file, as_json, lambda run: with_spark(run, context.obj, action), writes=apply, looks=not apply)
 
 
+OnlyTopic = Annotated[str, typer.Option("--topic", help="Only this source topic.")]
+OnlyPartition = Annotated[int | None, typer.Option("--partition", help="Only this partition.")]
+FromOffset = Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")]
+UntilOffset = Annotated[
+    int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
+]
+
+
 def audit(
     context: typer.Context,
     file: File,
-    topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
-    partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
-    from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
-    until: Annotated[
-        int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
-    ] = None,
+    topic: OnlyTopic = "",
+    partition: OnlyPartition = None,
+    from_: FromOffset = 0,
+    until: UntilOffset = None,
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="Only so many chunks of each partition, drawn by --seed.")
     ] = None,
@@ -196,12 +202,10 @@ def audit(
 def certify(
     context: typer.Context,
     file: File,
-    topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
-    partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
-    from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
-    until: Annotated[
-        int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
-    ] = None,
+    topic: OnlyTopic = "",
+    partition: OnlyPartition = None,
+    from_: FromOffset = 0,
+    until: UntilOffset = None,
     out: Annotated[Path, typer.Option("--out", help="The folder for both files.", show_default="this one")] = Path(),
     key: Annotated[
         Path | None,
