@@ -98,13 +98,15 @@ class Definition:
         return settings
 
     def service_settings(self, conn_type: str) -> dict[str, Any]:
-        """The URL, login and extra of a connection of this type. Raises ConnectionMissing."""
+        """The URL, login and extra of a connection of this type; a ``generic`` one needs no host. Raises
+        ConnectionMissing.
+        """
         self._check_type(conn_type)
-        if not self.host:
+        if not self.host and conn_type != "generic":
             raise ConnectionMissing(f"connection {self.connection_id!r} names no host", f"put it into the host; {SEE}")
         extra = self._extra()
         scheme = self.schema or ("https" if extra.get("use_ssl") else "http")
-        host = self.host if "://" in self.host else f"{scheme}://{self.host}"
+        host = self.host if self.host and "://" in self.host else f"{scheme}://{self.host or ''}"
         given = {"login": self.login, "password": self.password}
         address = f"{host}:{self.port}" if self.port else host
         filled = {name: value for name, value in extra.items() if value not in (None, "")}  # as a form leaves fields

@@ -21,10 +21,10 @@ from kafka_replication.alerting.open_causes import (
     OpenCause,
     decide,
 )
-from kafka_replication.model.errors import Unreachable
-from kafka_replication.store import open_store
+from kafka_replication.model.errors import BadInput, Unreachable
+from kafka_replication.store import certificates, open_store
 from kafka_replication.store.watermark_store import WatermarkStore
-from kafka_replication.watermarks.sight import Drill
+from kafka_replication.watermarks.sight import CertificateRow, Drill
 
 NAME = "orders-dr"
 
@@ -169,3 +169,23 @@ def test_the_last_drill_is_kept_beside_the_causes(store: WatermarkStore) -> None
     observe(store, cause())
     assert store.last_drill(NAME) == replace(drill, seconds=None) and len(store.open_causes(NAME)) == 1
     assert store.last_drill("other") is None
+
+
+def test_certificates_are_kept_byte_by_byte_and_the_oldest_go(
+    store: WatermarkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "KEPT", 3)
+    time = datetime(2030, 1, 31, 6, tzinfo=UTC)
+    row = CertificateRow(name="0", time=time, about="cutover", verified=True, verdict="ok", signed_by=None)
+    assert store.certificates(NAME) == []
+    for number in range(5):
+        one = replace(row, name=str(number), verified=bool(number % 2), signed_by="ab" * number or None)
+        store.keep_certificate(NAME, one, b"{\x00%d}" % number, b"<%d>" % number)
+        assert store.certificates(NAME)[0] == one
+    store.keep_certificate("other", row, b"", b"")
+    assert [one.name for one in store.certificates(NAME)] == ["4", "3", "2"]
+    assert store.certificate_file(NAME, "4", "json") == b"{\x004}"
+    assert store.certificate_file(NAME, "2", "html") == b"<2>"
+    for name, stem in ((NAME, "1"), ("other", "4")):
+        with pytest.raises(BadInput, match="has no certificate"):
+            store.certificate_file(name, stem, "json")

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.airflow_home import REPOSITORY, Airflow, connection
+from tests.e2e.page_server import browser, server, sides
 from tests.support.clusters import Brokers
+
+__all__ = ["browser", "server", "sides"]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind, Observation, decide
@@ -23,13 +24,20 @@ from kafka_replication.watermarks.failed import QUARANTINED, FailedRow, Step
 from kafka_replication.web import PREFIX
 from stack.airflow_api import PatientClient
 from tests.e2e.airflow_home import REPOSITORY, Airflow, copy
-from tests.e2e.api_server import Server, serving
+from tests.e2e.api_server import Server, log_in, serving
 from tests.e2e.auth_of_one_dag import ONLY
+from tests.support import browser as browsers
+from tests.support.browser import Browser
+from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, numbered
 
 ONE, TWO = (f"page-{number}-{uuid4().hex[:6]}" for number in ("one", "two"))
 PARTITIONS, RECORDS = 2, 300
 REMEDY = "give it more partitions"
+# NAME stands for a replication: the names of tests must be the same in all processes.
+TABS = ["of/NAME", "of/NAME/manual__1"]
+PAGES = ["", *(f"replications/NAME{part}" for part in ("", "/live", "/partitions", "/runs", "/run?run_id=x"))]
+PAGES += ["replications/NAME/partition?topic=NAME&partition=0&target=NAME", "replications/NAME/certificates/x.html"]
 
 
 @contextmanager
@@ -105,3 +113,27 @@ def clicks_of_docs() -> list[tuple[str, int, list[str]]]:
     text = (REPOSITORY / "docs" / "page.md").read_text().partition("## Clicks")[2].partition("\n## ")[0]
     found = re.findall(r"^\| ([^|]+) \| \d[^|]+ \| (\d): ([^|]+) \|$", text, re.MULTILINE)
     return [(what, int(number), on.split(", ")) for what, number, on in found]
+
+
+@pytest.fixture(scope="module")
+def sides(source_cluster: Brokers, target_cluster: Brokers) -> tuple[Cluster, Cluster]:
+    return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def server(
+    airflow: Airflow, sides: tuple[Cluster, Cluster], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    with served(airflow, *sides, tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+needs_a_browser = pytest.mark.skipif(browsers.MISSING is not None, reason=str(browsers.MISSING))
+
+
+@pytest.fixture(scope="module")
+def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsers.started(tmp_path_factory.mktemp("browser")) as window:
+        window.size(1280, 900)
+        log_in(window, server, "admin")
+        yield window

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -15,34 +16,27 @@ import pytest
 
 from kafka_replication.runtime import failpoints
 from kafka_replication.store import open_store
+from kafka_replication.watermarks.sight import CertificateRow
 from kafka_replication.web import PREFIX
-from tests.e2e.airflow_home import SECRET, Airflow, copy
-from tests.e2e.api_server import Server, log_in, open_page
+from tests.e2e.airflow_home import SECRET, copy
+from tests.e2e.api_server import Server, open_page
 from tests.e2e.auth_of_one_dag import ONLY
-from tests.e2e.page_server import ONE, PARTITIONS, RECORDS, REMEDY, TWO, clicks_of_docs, runs_of, scraped, served
-from tests.support import browser as browsers
+from tests.e2e.page_server import (
+    ONE,
+    PAGES,
+    PARTITIONS,
+    RECORDS,
+    REMEDY,
+    TABS,
+    TWO,
+    clicks_of_docs,
+    needs_a_browser,
+    runs_of,
+    scraped,
+)
 from tests.support.browser import Browser
-from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, numbered
 from tests.support.waiting import wait_until
-
-# NAME stands for a replication: the names of tests must be the same in all processes.
-TABS = ["of/NAME", "of/NAME/manual__1"]
-PAGES = ["", *(f"replications/NAME{part}" for part in ("", "/live", "/partitions", "/runs", "/run?run_id=x"))]
-PAGES.append("replications/NAME/partition?topic=NAME&partition=0&target=NAME")
-
-
-@pytest.fixture(scope="module")
-def sides(source_cluster: Brokers, target_cluster: Brokers) -> tuple[Cluster, Cluster]:
-    return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
-
-
-@pytest.fixture(scope="module")
-def server(
-    airflow: Airflow, sides: tuple[Cluster, Cluster], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    with served(airflow, *sides, tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 @pytest.mark.parametrize("path", [*PAGES, *TABS, "metrics"])
@@ -97,6 +91,22 @@ def test_the_page_shows_what_was_copied_and_says_when_that_was_measured(server: 
     place = server.page(f"replications/{ONE}/partition?topic={ONE}&partition=1&target={ONE}").text
     assert '<rect class="verified"' in place
     assert run_id in place
+
+
+def test_the_files_of_a_certificate_are_as_they_were_signed(server: Server) -> None:
+    files = {"json": b"{}\n", "html": b"<style>p { color: red }</style><p>\xc3\xa4<!-- key:  -->\n"}
+    time, said = datetime.now(UTC), "cutover"
+    made = CertificateRow(name=f"{ONE}-1", time=time, about=said, verified=True, verdict=said, signed_by=None)
+    with closing(open_store(server.airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
+        store.keep_certificate(ONE, made, *files.values())
+    page = server.page(f"replications/{ONE}").text
+    links = re.findall(rf'href="[^"]*/(replications/{ONE}/certificates/[^"]*)"', page)
+    assert len(links) == 2
+    for link in links:
+        answer = server.page(link)
+        assert answer.content == files[link.rpartition(".")[2]]
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert server.page(f"replications/{ONE}/certificates/{ONE}-1.exe").status_code == 404
 
 
 def test_the_page_of_a_run_has_its_steps_as_airflow_knows_them(server: Server) -> None:
@@ -160,17 +170,6 @@ def test_odd_requests_are_refused_by_name(server: Server) -> None:
     assert server.page("?page=999999").status_code == 200
     assert server.page(f"replications/{ONE}/run?run_id=none").status_code == 404
     assert server.page("nowhere").status_code == 404
-
-
-needs_a_browser = pytest.mark.skipif(browsers.MISSING is not None, reason=str(browsers.MISSING))
-
-
-@pytest.fixture(scope="module")
-def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsers.started(tmp_path_factory.mktemp("browser")) as window:
-        window.size(1280, 900)
-        log_in(window, server, "admin")
-        yield window
 
 
 @needs_a_browser

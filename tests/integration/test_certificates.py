@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from kafka_replication.model.choices import Action
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import adopting, failover, sealing
 from kafka_replication.runs.adopting import DATA, Adoption
-from kafka_replication.runs.run import open_run
+from kafka_replication.runs.run import Request, open_run
+from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.support.actions import approve, put_receipt, receipts_of
 from tests.support.checker import read
 from tests.support.command_line import command
+from tests.support.damage import batches, healed
 from tests.support.failed import QUARANTINE, ask
 from tests.support.jobs import InProcess
 from tests.support.mirrored import Mirrored
@@ -165,6 +168,77 @@ def test_receipts_that_were_changed_are_others_than_the_certificate_says(scene: 
     assert code == 1 and "are others now" in out, out
 
 
+def test_a_byte_of_a_record_that_was_changed_on_the_disk_is_noticed(
+    own_scene: Scenario, own_cluster: KafkaCluster, key: Path
+) -> None:
+    """With a checksum that is right, so that no consumer notices it."""
+    scene = own_scene
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(20))
+    assert scene.run().outcome == "done"
+    _, file = certified(scene, key)
+    assert checked(scene, file, "--data")[0] == 0
+    [batch, *_] = batches(own_cluster.brokers[0].data, scene.topic)
+    with healed(batch):
+        batch.break_body()
+        assert len(read(scene.target.bootstrap, scene.topic, 0)) == 20
+        code, out = checked(scene, file, "--data")
+    assert code == 1 and f"WRONG {scene.topic}-0: the audit of [0, 20) says: " in out, out
+
+
+def test_until_a_time_it_has_one_end_in_each_partition(scene: Scenario, key: Path) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(30))
+    scene.source.produce(scene.topic, numbered(30, 10), 1)
+    moment = datetime.fromtimestamp(1_700_000_000.020, UTC)  # the time of record 20: offset 20, and 10 in partition 1
+    scene.settings |= {"copy": {"chunk_records": 5}}
+    assert scene.run(request=Request(until=moment)).outcome == "done"
+    made, file = certified(scene, key, "--until", "2023-11-14T22:13:20.020Z")
+    assert made["selection"]["until_time"] == "2023-11-14T22:13:20.020Z" and made["verified"], made["verdict"]
+    assert [(row["wanted_until"], row["receipts"]["records"]) for row in made["partitions"]] == [(20, 20), (10, 10)]
+    assert "until 2023-11-14T22:13:20.020Z: in each partition" in file.with_suffix(".html").read_text()
+    code, out = checked(scene, file, "--data")
+    assert code == 0 and "NOTE records and receipts were compared again just now" in out, out
+    made, _ = certified(scene, key, "--until", "2023-11-14T22:13:20.025Z", code=1)
+    assert "it was copied until 20, and 25 was asked for" in made["verdict"], made["verdict"]
+
+
+def test_the_key_of_a_connection_and_the_files_that_the_store_keeps(scene: Scenario, key: Path) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    scene.run()
+    about = json.dumps({"conn_type": "generic", "password": key.read_text().replace("\n", " ")})  # as a form leaves it
+    code, out, err = command(
+        scene,
+        "drill",
+        "--certificate",
+        str(key.parent),
+        AIRFLOW_CONN_SIGNING=about,
+        KAFKA_REPLICATION_SIGNING_KEY="connection:signing",
+    )
+    [file] = key.parent.glob("*.json")
+    assert code == 0 and str(file) in out, out + err
+    code, out = checked(scene, file)
+    assert code == 0 and "signed by the expected key" in out, out
+    made = json.loads(file.read_text())["certificate"]
+    assert (
+        made["about"].startswith("failover drill: if the source died now: 0 records") and made["drill"]["records"] == 0
+    )
+    [row] = scene.store.certificates(scene.name)
+    assert (row.name, row.verified, row.verdict) == (file.stem, True, made["verdict"]) and row.signed_by
+    for path in (file, file.with_suffix(".html")):
+        assert scene.store.certificate_file(scene.name, file.stem, path.suffix[1:]) == path.read_bytes()
+    for wrong in (
+        {},
+        {"AIRFLOW_CONN_SIGNING": '{"conn_type": "generic"}'},
+        {"AIRFLOW_CONN_SIGNING": about[:-9] + '"}'},
+    ):
+        code, _, err = command(scene, "certify", "--out", str(key.parent), "--key", "connection:signing", **wrong)
+        assert code and "connection" in err and "remedy" in err.lower(), err
+        assert key.read_text().split("\n")[1] not in err
+    assert len(scene.store.certificates(scene.name)) == 1
+
+
 def test_ten_lines_of_python_verify_it_without_the_product(scene: Scenario, key: Path, tmp_path: Path) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
@@ -200,7 +274,13 @@ def test_a_part_and_what_is_not_verified_and_a_sealed_direction(scene: Scenario,
     made, file = certified(scene, key, "--topic", scene.topic, "--partition", "0", "--from", "5", "--until", "15")
     [row] = made["partitions"]
     assert (row["from"], row["until"], row["copied"], row["receipts"]["records"]) == (0, 20, [[0, 20]], 20)
-    assert made["selection"] == {"topic": scene.topic, "partition": 0, "from_offset": 5, "until_offset": 15}
+    assert made["selection"] == {
+        "topic": scene.topic,
+        "partition": 0,
+        "from_offset": 5,
+        "until_offset": 15,
+        "until_time": None,
+    }
     made, _ = certified(scene, key, "--from", "5", "--until", "90", code=1)
     assert "it was copied until 40, and 90 was asked for" in made["verdict"]
 

@@ -42,6 +42,11 @@ class Batch:
     def break_checksum(self) -> None:
         self.write(-8, bytes(byte ^ 1 for byte in self.read()[-8:]))
 
+    def break_body(self) -> None:
+        """A byte in the value of its last record is another one; the checksum is right."""
+        self.write(-8, bytes(byte ^ 1 for byte in self.read()[-8:-7]))
+        self.write(_CRC, struct.pack(">I", crc32c(self.read()[_AFTER_CRC:])))
+
     def break_compression(self) -> None:
         """With a checksum that is right, as a faulty producer would write it."""
         self.write(HEADER, b"\xff" * 16)

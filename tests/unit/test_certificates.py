@@ -32,6 +32,10 @@ MADE: Certificate = adapter(CertifiedDocument).validate_json(GOLDEN.read_bytes()
 PAIR = (PrivateFormat.PKCS8, NoEncryption())
 
 
+def secret(connection_id: str) -> str:
+    raise AssertionError(f"nobody has named the connection {connection_id}")
+
+
 @dataclass(frozen=True)
 class Files:
     """Both files of a signed certificate, and the public key."""
@@ -48,7 +52,7 @@ class Files:
         self.page.write_bytes(signed.signed_page(page, key or self.private))
 
     def check(self, path: Path | None = None) -> CheckedCertificate:
-        return certifying.check(path or self.json, self.public)[0]
+        return certifying.check(path or self.json, self.public, secret)[0]
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +159,7 @@ def test_keys_that_cannot_be_used(tmp_path: Path, pem: bytes | None, text: str) 
     if pem is not None:
         file.write_bytes(pem)
     with pytest.raises(BadInput, match=text):
-        signed.signing_key(file)
+        signed.signing_key(str(file), secret)
 
 
 def test_the_fingerprint_is_that_of_openssl(files: Files) -> None:

@@ -17,7 +17,7 @@ from kafka_replication.ledger.values import Seal
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
-from kafka_replication.watermarks.sight import Drill, Facts, Lag
+from kafka_replication.watermarks.sight import CertificateRow, Drill, Facts, Lag
 from kafka_replication.web import pages
 from kafka_replication.web.actions import Site
 from kafka_replication.web.pages import Choices, Reader
@@ -137,6 +137,20 @@ def test_the_direction_its_seal_and_the_last_drill(store: WatermarkStore) -> Non
     assert "2 of 3 partitions are sealed, and nothing more is copied there." in said
     assert html.count("sealed by cutover at 2030-01-31T06:00:00Z, by ann: &lt;moved&gt;") == 1
     assert "312 records, 4 s (the age of the oldest of them), 17 of 18 groups exact" in said
+    assert "None yet: a cut-over makes one" in said
+    made = CertificateRow(
+        name="orders-dr-1",
+        time=datetime.now(UTC),
+        about="cutover <b>",
+        verified=True,
+        verdict="ok",
+        signed_by="ab",
+    )
+    store.keep_certificate(NAME, made, b"{}", b"<p>")
+    html = pages.replication(reader(store), NAME, Choices())
+    for kind in ("html", "json"):
+        assert f'href="/kafka-replication/replications/orders-dr/certificates/orders-dr-1.{kind}"' in html
+    assert "cutover <b>: all verified ( JSON ; signed by key ab)" in text(html)
     turn = GapRow(
         **place(KEY, OffsetRange(0, 9)),
         generation=1,

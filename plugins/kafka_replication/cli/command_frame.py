@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ import typer
 
 from kafka_replication.alerting.telling import WITHOUT_APPRISE
 from kafka_replication.config import Replication
+from kafka_replication.config.expression import parse_time
 from kafka_replication.config.reading import load_replication
 from kafka_replication.connections import STORE_URL, EnvironmentConnections
 from kafka_replication.documents import FailureDocument
@@ -41,6 +43,14 @@ if TYPE_CHECKING:
 
 
 DEFAULT_STORE = "sqlite:///.state/store.db"
+
+
+def until_time(text: str) -> datetime:
+    """The time in an option ``--until``. Raises BadInput."""
+    try:
+        return parse_time(text)
+    except ValueError as e:
+        raise BadInput(f"--until {text!r} {e}", "write it like 2030-01-31T06:00:00Z") from e
 
 
 def url() -> str:

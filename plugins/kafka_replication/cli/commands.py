@@ -19,10 +19,8 @@ import typer
 import kafka_replication
 from kafka_replication.cli import command_frame, exporter, files, repairs, terminal_progress, turning
 from kafka_replication.cli import watch as watching
-from kafka_replication.cli.command_frame import File, Json, Result, act
-from kafka_replication.config.expression import parse_time
+from kafka_replication.cli.command_frame import File, Json, Result, act, until_time
 from kafka_replication.model.choices import EARLY, TRANSACTIONAL
-from kafka_replication.model.errors import BadInput
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import backfill_request, plan_codec
 from kafka_replication.reporting.run import RunReport, planned
@@ -60,14 +58,7 @@ Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time 
 def _request(run: Run, topics: list[str], until: str, dry_run: bool = False) -> Request:
     """Raises BadInput for a topic that the file does not select."""
     named = backfill_request.parse_topics(run.replication, topics)
-    return Request(named, _until(until) if until else None, dry_run)
-
-
-def _until(text: str) -> datetime:
-    try:
-        return parse_time(text)
-    except ValueError as e:
-        raise BadInput(f"--until {text!r} {e}", "write it like 2030-01-31T06:00:00Z") from e
+    return Request(named, until_time(until) if until else None, dry_run)
 
 
 def _say_version(asked: bool) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kafka_replication.cli.command_frame import File, Json, Result, act
+from kafka_replication.cli.command_frame import File, Json, Result, act, until_time
 from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.choices import Action, GroupAction
@@ -205,14 +205,23 @@ def certify(
     topic: OnlyTopic = "",
     partition: OnlyPartition = None,
     from_: FromOffset = 0,
-    until: UntilOffset = None,
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until",
+            help="The source offset to stop at, widened to whole chunks; or an RFC 3339 time: the first record of that"
+            " time or later is the end of each partition.",
+        ),
+    ] = "",
     out: Annotated[Path, typer.Option("--out", help="The folder for both files.", show_default="this one")] = Path(),
     key: Annotated[
-        Path | None,
+        str,
         typer.Option(
-            "--key", help="The PEM file of the private key (Ed25519).", show_default="KAFKA_REPLICATION_SIGNING_KEY"
+            "--key",
+            help="The private key (Ed25519): its PEM file, or connection:<id>.",
+            show_default="KAFKA_REPLICATION_SIGNING_KEY",
         ),
-    ] = None,
+    ] = "",
     check: Annotated[
         Path | None, typer.Option("--check", help="Check this certificate, its .json and .html file; write none.")
     ] = None,
@@ -233,16 +242,18 @@ def certify(
     def write(run: Run) -> Result:
         from kafka_replication.runs import audit, certifying
 
-        range_ = _range(from_, MAX_OFFSET if until is None else until)
+        is_time = bool(until) and not until.isdecimal()
+        range_ = _range(from_, int(until) if until and not is_time else MAX_OFFSET)
         request = audit.AuditRequest(topic or None, partition, range_)
-        document = certifying.certify(run, out, request, key=key, file=file)
+        end = until_time(until) if is_time else None
+        document = certifying.certify(run, out, request, until=end, key=key)
         return document, document.text, int(not document.certificate.verified)
 
     def checked(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import certifying
 
         assert check is not None
-        document, made = certifying.check(check, public_key)
+        document, made = certifying.check(check, public_key, run.clusters.secret)
         if data:
             with launcher as spark:
                 document = certifying.with_data(run, document, made, spark)
@@ -251,23 +262,32 @@ def certify(
     if check is None:
         if data or public_key:
             raise typer.BadParameter("--data and --public-key are for --check alone")
-        act(file, as_json, write, looks=True)
-    if topic or partition is not None or from_ or until is not None or key:
+        act(file, as_json, write, writes=True, looks=True)
+    if topic or partition is not None or from_ or until or key:
         raise typer.BadParameter("a certificate that is checked says itself what it is about: leave out other options")
     act(file, as_json, lambda run: with_spark(run, context.obj, checked))
 
 
-def drill(file: File, as_json: Json = False) -> None:
+def drill(
+    file: File,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write a certificate with its result to this folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """See what a failover would leave if the source died now, and keep the result in the store. Changes nothing else.
 
     The exit code is 1 if it is worse than `objectives` in the file ask, or if the target has lost data.
     """
 
     def action(run: Run) -> Result:
+        from kafka_replication.runs import certifying
         from kafka_replication.runs.drill import drill
 
         document = drill(run)
-        return document, document.text, int(document.failed)
+        about = f"failover drill: {document.said}"
+        made = certifying.certify(run, certificate, about=about) if certificate else None
+        return document, "\n".join([document.text, *(made.where if made else ())]), int(document.failed)
 
     act(file, as_json, action, writes=True, looks=True)
 

@@ -19,7 +19,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Do the steps; without it n
 Reason = Annotated[str, typer.Option("--reason", help="Why; the ledger keeps it.")]
 By = Annotated[str, typer.Option("--by", help="Who does it.", show_default="your login")]
 Quiet = Annotated[float, typer.Option("--quiet", min=0.5, help="Seconds for which nobody may write.")]
-Out = Annotated[Path | None, typer.Option("--certificate", help="Write a certificate to this folder at the end.")]
+Out = Annotated[Path | None, typer.Option("--certificate", help="Write the certificate to this folder, too.")]
 Sample = Annotated[
     int, typer.Option("--audit", min=-1, help="Chunks of each partition to audit before the seal; -1: all of them.")
 ]

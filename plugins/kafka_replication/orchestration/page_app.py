@@ -44,6 +44,7 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+CERTIFICATE: Final = {"json": "application/json", "html": "text/html; charset=utf-8"}
 MOST: Final = 200  # characters of a search
 Q = Annotated[str, Query(max_length=MOST)]
 Page = Annotated[int, Query(ge=1, le=1_000_000)]
@@ -145,6 +146,17 @@ def run(name: str, who: Who, read: Read, run_id: Annotated[str, Query(max_length
     return pages.run(read, who.check(name), run_id, _steps(who, name, run_id))
 
 
+def certificate(name: str, file: str, who: Who, read: Read) -> Response:
+    """One of both files of a certificate, byte by byte as it was signed."""
+    stem, _, kind = file.rpartition(".")
+    if kind not in CERTIFICATE:
+        raise HTTPException(404, "A certificate has a .json and a .html file.")
+    content = read.store.certificate_file(who.check(name), stem, kind)
+    # Its page has its style in itself, no script, and nothing from elsewhere.
+    policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"}
+    return Response(content, media_type=CERTIFICATE[kind], headers=policy)
+
+
 def _steps(who: Person, name: str, run_id: str) -> list[Step]:
     """The tasks of the DAG run in their order, if there is one and this person may see its tasks."""
     dag_run = dag_run_of(name, run_id)
@@ -207,7 +219,7 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     answer = await call_next(request)
     for name, value in HEADERS.items():
         if name != "Cache-Control" or "/static/" not in request.url.path:
-            answer.headers[name] = value
+            answer.headers.setdefault(name, value)
     return answer
 
 
@@ -237,6 +249,7 @@ def app() -> FastAPI:
     made = FastAPI(title="Kafka replication", docs_url=None, redoc_url=None, openapi_url=None)
     for path, page in PAGES.items():
         made.add_api_route(path, page, response_class=HTMLResponse)
+    made.add_api_route("/replications/{name}/certificates/{file}", certificate)
     made.add_api_route("/metrics", metrics)
     made.add_api_route("/of/{dag_id}", tab_of_dag)
     made.add_api_route("/of/{dag_id}/{dag_run_id}", tab_of_run)

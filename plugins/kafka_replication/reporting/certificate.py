@@ -19,6 +19,7 @@ from kafka_replication.model.offsets import Coverage, PartitionKey, dump
 from kafka_replication.reporting.audit import AuditDocument
 from kafka_replication.reporting.failed import FailedRecordRow
 from kafka_replication.watermarks.failed import OPEN
+from kafka_replication.watermarks.sight import Drill
 
 SHOWN = 5  # reasons in the sentence of the verdict
 
@@ -167,21 +168,24 @@ class CertifiedPartition(SpanRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedSelection:
-    """The part of a replication that is certified; null means no limit. Offsets are widened to whole chunks."""
+    """The part of a replication that is certified; null means no limit. Offsets are widened to whole chunks. The time
+    ``until_time`` is the end of each partition's own offset, ``wanted_until`` in its row.
+    """
 
     topic: str | None
     partition: int | None
     from_offset: int
     until_offset: int | None
+    until_time: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """The state of a copy, as ledger, target and source said at ``time``. ``about`` says why it was made. ``verified``
     is false if something of it is not verified: ``verdict`` says so in one sentence, ``reasons`` has all reasons, and
-    ``remarks`` what a reader has to know beside it. ``file_sha256`` is of the replication's file, ``settings`` are
-    those of it that decide what is copied and how, ``filter_and_transform`` names both with a hash, empty without.
-    ``groups`` are as they were seen and moved the last time.
+    ``remarks`` what a reader has to know beside it. ``settings`` are those of the replication's file that decide what
+    is copied and how, ``filter_and_transform`` names both with a hash, empty without. ``groups`` are as they were seen
+    and moved the last time, ``drill`` is the last failover drill; null if there was none.
     """
 
     format: Literal[1] = 1
@@ -190,7 +194,6 @@ class Certificate:
     about: str
     replication: str
     run_id: str
-    file_sha256: str | None
     settings: Mapping[str, Any]
     filter_and_transform: str
     promise: Promise
@@ -203,6 +206,7 @@ class Certificate:
     remarks: tuple[str, ...]
     partitions: tuple[CertifiedPartition, ...]
     groups: tuple[GroupRow, ...]
+    drill: Drill | None
 
 
 def judged(partitions: Sequence[CertifiedPartition], groups: Sequence[GroupRow]) -> dict[str, Any]:
@@ -239,18 +243,27 @@ def judged(partitions: Sequence[CertifiedPartition], groups: Sequence[GroupRow])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedDocument:
-    """``certify``: the files that it wrote. ``signed_by`` is the SHA-256 of the public key in DER; null: not signed."""
+    """``certify``: ``name`` is that of both files, which the store keeps; null for those that were not written to a
+    folder, too. ``signed_by`` is the SHA-256 of the public key in DER; null: not signed.
+    """
 
-    json_file: str
-    page_file: str
+    name: str
+    json_file: str | None
+    page_file: str | None
     signed_by: str | None
     certificate: Certificate
 
     @property
     def text(self) -> str:
-        signed = f"signed by key {self.signed_by}" if self.signed_by else "NOT SIGNED: a change cannot be noticed"
         remarks = (f"REMARK {remark}" for remark in self.certificate.remarks)
-        return "\n".join([self.certificate.verdict, *remarks, self.json_file, self.page_file, signed])
+        return "\n".join([self.certificate.verdict, *remarks, *self.where])
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The places of both files, and who signed them."""
+        files = [file for file in (self.json_file, self.page_file) if file]
+        signed = f"signed by key {self.signed_by}" if self.signed_by else "NOT SIGNED: a change cannot be noticed"
+        return (*files, f"the store keeps it as {self.name}: the page of the replication in Airflow has it", signed)
 
 
 KeyState = Literal["expected", "not compared", "another key", "not signed", "no valid signature"]

@@ -47,6 +47,8 @@ def page(certificate: Certificate, json_name: str, json_sha256: str, key: str | 
         part += (
             f", source offsets [{chosen.from_offset}, {'end' if chosen.until_offset is None else chosen.until_offset})"
         )
+    if chosen.until_time:
+        part += f", until {chosen.until_time}: in each partition the first record of that time or later is the end"
     facts = [
         ("about", one.about),
         ("part", part),
@@ -54,7 +56,7 @@ def page(certificate: Certificate, json_name: str, json_sha256: str, key: str | 
         ("made by", f"{one.product}, run {one.run_id}"),
         ("source cluster", one.source_cluster or "not known"),
         ("target cluster", one.target_cluster),
-        ("file, SHA-256", one.file_sha256 or "not known"),
+        ("last failover drill", f"{one.drill.at}: {one.drill.sentence}" if one.drill else "none yet"),
         ("filter and transform", one.filter_and_transform or "none"),
         ("JSON file", json_name),
         ("JSON file, SHA-256", json_sha256),

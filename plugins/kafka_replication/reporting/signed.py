@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,9 @@ from kafka_replication.runtime.extras import install
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-SIGNING_KEY: Final = "KAFKA_REPLICATION_SIGNING_KEY"  # names the PEM file of the private key
+SIGNING_KEY: Final = "KAFKA_REPLICATION_SIGNING_KEY"  # the name of the private key, as `--key` has it
+CONNECTION: Final = "connection:"  # before the id of a connection
+_PEM: Final = re.compile(r"-----BEGIN PRIVATE KEY-----|-----END PRIVATE KEY-----|\s")
 _JSON = re.compile(
     rb'(\{"certificate":(.*),"public_key":"((?:[0-9a-f]{64})?)"),"signature":"((?:[0-9a-f]{128})?)"\}\n', re.DOTALL
 )
@@ -35,43 +38,59 @@ def fingerprint(key: bytes) -> str:
     return hashlib.sha256(_DER + key).hexdigest()
 
 
-def signing_key(file: Path | None) -> Ed25519PrivateKey | None:
-    """The private key of this PEM file, else of the one that `SIGNING_KEY` names; None without both. Raises
-    BadInput.
+def signing_key(named: str, secret: Callable[[str], str]) -> Ed25519PrivateKey | None:
+    """The private key of this PEM file, or of ``connection:<id>``, whose password ``secret`` gives; else of the one
+    that `SIGNING_KEY` names. None without both. Raises BadInput, ConnectionMissing.
     """
-    named = str(file) if file else os.environ.get(SIGNING_KEY)
-    return _loaded(Path(named), private=True) if named else None
+    named = named or os.environ.get(SIGNING_KEY, "")
+    if not named:
+        return None
+    if named.startswith(CONNECTION):  # a field of one line loses the line breaks of a PEM file
+        lines = _PEM.sub("", secret(named.removeprefix(CONNECTION)))
+        pem = f"-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\n".encode()
+    else:
+        pem = _read(named, "private")
+    key: Ed25519PrivateKey = _loaded(named, pem, private=True)
+    return key
 
 
-def known_key(file: Path | None) -> bytes | None:
-    """The public key of this PEM file, else that of the own private key; None if none is known. Raises BadInput."""
+def known_key(file: Path | None, secret: Callable[[str], str]) -> bytes | None:
+    """The public key of this PEM file, else that of the own private key; None if none is known. Raises as
+    `signing_key`.
+    """
     if file is not None:
-        return bytes(_loaded(file, private=False).public_bytes_raw())
-    own = signing_key(None)
+        return bytes(_loaded(str(file), _read(str(file), "public"), private=False).public_bytes_raw())
+    own = signing_key("", secret)
     return own.public_key().public_bytes_raw() if own else None
 
 
-def _loaded(file: Path, *, private: bool) -> Any:
+_REMEDY: Final = "make one with: openssl genpkey -algorithm ed25519 -out signing.pem; see docs/certificates.md"
+
+
+def _read(file: str, kind: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as e:
+        raise BadInput(f"the {kind} key {file} cannot be read: {e.strerror}", _REMEDY) from e
+
+
+def _loaded(named: str, pem: bytes, *, private: bool) -> Any:
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as e:
         raise BadInput("signatures need the package cryptography", install("cryptography")) from e
-    remedy = "make one with: openssl genpkey -algorithm ed25519 -out signing.pem; see docs/certificates.md"
     kind = "private" if private else "public"
     try:
-        pem = file.read_bytes()
         load: Any = serialization.load_pem_public_key
         key = serialization.load_pem_private_key(pem, None) if private else load(pem)
-    except OSError as e:
-        raise BadInput(f"the {kind} key {file} cannot be read: {e.strerror}", remedy) from e
     except TypeError as e:
-        raise BadInput(f"the {kind} key {file} has a password", "store it without one, readable for you alone") from e
+        raise BadInput(f"the {kind} key {named} has a password", "store it without one, readable for you alone") from e
     except (ValueError, UnsupportedAlgorithm) as e:
-        raise BadInput(f"{file} is not a {kind} key in PEM form", remedy) from e
+        raise BadInput(f"{named} is not a {kind} key in PEM form", _REMEDY) from e
     if not isinstance(key, ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey):
-        raise BadInput(f"{file} is not a {kind} key of Ed25519", remedy)
+        raise BadInput(f"{named} is not a {kind} key of Ed25519", _REMEDY)
     return key
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,8 @@ from kafka_replication.ledger.values import Ids
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import STATES
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, dump
-from kafka_replication.model.times import now
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition, dump
+from kafka_replication.model.times import now, to_exact_text
 from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting import certificate_page, signed
@@ -44,9 +45,10 @@ from kafka_replication.runs.audit import audit
 from kafka_replication.runs.audit_choosing import ALL, EVERYTHING, AuditRequest
 from kafka_replication.runs.failed_records import Selection, failed_records
 from kafka_replication.runs.reporting import standing
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.failed import FailedRow
+from kafka_replication.watermarks.sight import CertificateRow
 
 # The keys of a file that do not decide what is copied, nor what is promised of it.
 OTHERS: Final = {
@@ -57,57 +59,61 @@ OTHERS: Final = {
 
 def certify(
     run: Run,
-    out: Path,
+    out: Path | None,
     request: AuditRequest = ALL,
     *,
-    key: Path | None = None,
-    file: Path | None = None,
+    until: datetime | None = None,
+    key: str = "",
     about: str = "",
 ) -> CertifiedDocument:
-    """Write both files of a certificate into the folder ``out``. ``key`` is the PEM file of the private key, without it
-    the one that the environment names; without both they are not signed. ``file`` is the replication's, ``about`` says
-    why the certificate is made.
+    """Keep a certificate in the store, and write both of its files into the folder ``out``, if one is given. ``until``
+    is the end of what is certified, as a time. ``key`` names the private key as `signed.signing_key` takes it;
+    ``about`` says why the certificate is made.
 
-    Raises BadInput, Refused if nothing was copied, Unreachable.
+    Raises BadInput, ConnectionMissing, Refused if nothing was copied, Unreachable.
     """
-    private = signed.signing_key(key)
-    if not out.is_dir():
+    private = signed.signing_key(key, run.clusters.secret)
+    if out is not None and not out.is_dir():
         raise BadInput(f"{out}: is not a folder", "make it, or name another one with --out")
-    made = look(run, request, file=file, about=about)
+    made = look(run, request, until=until, about=about)
     stem = f"{made.replication}-{made.time.replace(':', '')}"
     data = signed.signed_json(as_json(made), private)
     by = signed.fingerprint(private.public_key().public_bytes_raw()) if private else None
     page = certificate_page.page(made, f"{stem}.json", hashlib.sha256(data).hexdigest(), by)
-    files = {out / f"{stem}.json": data, out / f"{stem}.html": signed.signed_page(page, private)}
+    html = signed.signed_page(page, private)
+    at, about = datetime.fromisoformat(made.time), made.about
+    kept = CertificateRow(name=stem, time=at, about=about, verified=made.verified, verdict=made.verdict, signed_by=by)
+    run.store.keep_certificate(made.replication, kept, data, html)
+    files = {out / f"{stem}.json": data, out / f"{stem}.html": html} if out else {}
     for path, content in files.items():
         try:
             with path.open("xb") as written:
                 written.write(content)
         except OSError as e:
             raise BadInput(f"cannot write {path}: {e.strerror}", "name a folder that is yours with --out") from e
-    json_file, page_file = map(str, files)
-    return CertifiedDocument(json_file=json_file, page_file=page_file, signed_by=by, certificate=made)
+    json_file, page_file = map(str, files) if files else (None, None)
+    return CertifiedDocument(name=stem, json_file=json_file, page_file=page_file, signed_by=by, certificate=made)
 
 
-def look(run: Run, request: AuditRequest = ALL, *, file: Path | None = None, about: str = "") -> Certificate:
+def look(run: Run, request: AuditRequest = ALL, *, until: datetime | None = None, about: str = "") -> Certificate:
     """The certificate. Raises Refused if nothing was copied, Unreachable, LedgerUnreadable."""
     statuses = {row.key: row for row in standing(run, Run.snapshot_to_show) if request.asks_for(row.key)}
     view = own(run.replication, run.view())
     keys = [key for key in view.positions if request.asks_for(key)]
     if not keys:
         raise Refused(f"{run.replication.name}: nothing was copied of this yet", "check --topic and --partition")
-    making = _Making(run, request, view, keys)
+    ends = run.snapshot(view, Request(until=until)).until if until else {}
+    making = _Making(run, request, view, keys, ends)
     partitions = [making.partition(key, statuses.get(key)) for key in sorted(keys)]
     partitions += [_never_opened(row) for key, row in sorted(statuses.items()) if key not in view.positions]
     groups = tuple(run.store.groups(run.replication.name))
-    until = request.range.until
+    end = request.range.until
     return Certificate(
         product=f"kafka-replication {kafka_replication.__version__}",
         time=now(),
-        about=about or ("replication" if request == ALL else "part of a replication"),
+        about=about or ("replication" if request == ALL and not until else "part of a replication"),
         replication=run.replication.name,
         run_id=run.run_id,
-        file_sha256=hashlib.sha256(file.read_bytes()).hexdigest() if file else None,
         settings=run.replication.model_dump(mode="json", by_alias=True, exclude=OTHERS),
         filter_and_transform=str(run.transform or ""),
         promise=run.clusters.promise,
@@ -117,10 +123,12 @@ def look(run: Run, request: AuditRequest = ALL, *, file: Path | None = None, abo
             topic=request.topic,
             partition=request.partition,
             from_offset=request.range.from_,
-            until_offset=None if until == MAX_OFFSET else until,
+            until_offset=None if end == MAX_OFFSET else end,
+            until_time=to_exact_text(until.astimezone(UTC)) if until else None,
         ),
         partitions=tuple(partitions),
         groups=groups,
+        drill=run.store.last_drill(run.replication.name),
         **judged(partitions, groups),
     )
 
@@ -128,8 +136,15 @@ def look(run: Run, request: AuditRequest = ALL, *, file: Path | None = None, abo
 class _Making:
     """Makes the partitions of one certificate: reads once for all of them."""
 
-    def __init__(self, run: Run, request: AuditRequest, view: LedgerView, keys: Sequence[PartitionKey]) -> None:
-        self._request, self._view = request, view
+    def __init__(
+        self,
+        run: Run,
+        request: AuditRequest,
+        view: LedgerView,
+        keys: Sequence[PartitionKey],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        self._request, self._view, self._ends = request, view, ends
         self._receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
         self._logs = run.clusters.target.standing.logs([key.target for key in keys])
         self._lost = run.comparison.lost_now(view, list(keys))
@@ -139,17 +154,20 @@ class _Making:
         self._failed = failed_records(run, view, chosen)
 
     def partition(self, key: PartitionKey, status: PartitionStatus | None) -> CertifiedPartition:
-        account, position, whole = self._view[key], self._view.positions[key], self._request.range == EVERYTHING
+        account, position = self._view[key], self._view.positions[key]
+        until = min(self._request.range.until, self._ends.get(key.source, MAX_OFFSET))
+        asked = OffsetRange(min(self._request.range.from_, until), until)
+        whole = asked == EVERYTHING
         receipts = of_position(self._view, self._receipts, key)
         range_ = OffsetRange(position.start, position.next_offset)
         wanted_until = None
         if not whole:
-            receipts = [one for one in receipts if one.range.intersection(self._request.range)]
-            gaps = (gap.range for gap in account.gaps if gap.range.intersection(self._request.range))
+            receipts = [one for one in receipts if one.range.intersection(asked)]
+            gaps = (gap.range for gap in account.gaps if gap.range.intersection(asked))
             there = Coverage.of([*(one.range for one in receipts), *gaps])
-            there = there.union(position.coverage.within(self._request.range))
+            there = there.union(position.coverage.within(asked))
             range_ = OffsetRange(there.ranges[0].from_, there.ranges[-1].until) if there else OffsetRange(0, 0)
-            wanted_until = None if self._request.range.until == MAX_OFFSET else self._request.range.until
+            wanted_until = None if asked.until == MAX_OFFSET else asked.until
         area = OffsetRange(0, MAX_OFFSET) if whole else range_
         if status is not None and position.sealed and status.high_watermark is None:  # the source is not asked any more
             status = replace(status, source_end=self._seen.get(key))
@@ -229,14 +247,17 @@ def _never_opened(row: PartitionStatus) -> CertifiedPartition:
     )
 
 
-def check(path: Path, public_key: Path | None = None) -> tuple[CheckedCertificate, Certificate | None]:
+def check(
+    path: Path, public_key: Path | None, secret: Callable[[str], str]
+) -> tuple[CheckedCertificate, Certificate | None]:
     """Check both files of a certificate; ``path`` is one of them. ``public_key`` is a PEM file: the key that is
-    expected, without it that of the own private key, if the environment names one. The certificate is None if the JSON
-    file is not there or was changed. Raises BadInput if ``path`` is neither, or cannot be read.
+    expected, without it that of the own private key, if the environment names one (``secret``: see `signed`). The
+    certificate is None if the JSON file is not there or was changed. Raises BadInput if ``path`` is neither, or cannot
+    be read.
     """
     if path.suffix not in (".json", ".html"):
         raise BadInput(f"{path} is not a file of a certificate", "name its .json or its .html file")
-    expected = signed.known_key(public_key)
+    expected = signed.known_key(public_key, secret)
     json_file, page_file = path.with_suffix(".json"), path.with_suffix(".html")
     files = {file: data for file in (json_file, page_file) if (data := _bytes(file, needed=file == path)) is not None}
     problems, keys, made = list[str](), list[bytes](), None
@@ -332,6 +353,7 @@ def with_data(run: Run, checked: CheckedCertificate, made: Certificate | None, s
         problems += [
             f"{row.key.source}: the audit of {row.range} says: {_said(row)}" for row in rows if row.outcome != "clean"
         ]
+        notes.append(f"records and receipts were compared again just now: {audited.verdict}")
         checked = replace(checked, audit=audited.document(limit=20))
     return replace(checked, problems=tuple(problems), notes=tuple(notes))
 
@@ -365,6 +387,8 @@ def _audited(made: Certificate, view: LedgerView) -> AuditRequest:
     the direction is sealed: then others may write behind our records.
     """
     chosen, until = made.selection, made.selection.until_offset
+    if until is None and chosen.until_time:
+        until = max((one.until for one in made.partitions), default=0)
     range_ = OffsetRange(chosen.from_offset, MAX_OFFSET if until is None else until)
     if range_ == EVERYTHING and any(position.sealed for position in view.positions.values()):
         range_ = OffsetRange(0, max(position.next_offset for position in view.positions.values()))

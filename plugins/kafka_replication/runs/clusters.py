@@ -16,7 +16,7 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import KAFKA, Promise, promised
-from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
+from kafka_replication.model.errors import ConnectionMissing, NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login, Side
 from kafka_replication.runtime.deadline import Deadline
@@ -135,6 +135,13 @@ class Clusters:
     def alert_addresses(self) -> tuple[str, ...]:
         connection = self._replication.alerts.apprise
         return self._connections.apprise(connection) if connection else ()
+
+    def secret(self, connection_id: str) -> str:
+        """The password of a generic connection. Raises ConnectionMissing."""
+        password = self._connections.service(connection_id, "generic").get("password")
+        if not password:
+            raise ConnectionMissing(f"connection {connection_id!r} has no password", "put the secret into its password")
+        return str(password)
 
     @property
     def logins(self) -> Mapping[Side, Login]:

@@ -42,8 +42,9 @@ Step = tuple[str, Callable[[], str]]  # its name, and what does it: the text is 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes(sealing.Asked):
     """The wishes of a person. ``quiet``: seconds for which nobody may write. ``deny``: producers are denied to write by
-    a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all. ``out``: the
-    folder for a certificate. ``aside``: a failback has what only the source has copied to topics of their own.
+    a rule (ACL) at the source. ``sample``: chunks of each partition that are audited; 0: none, -1: all. ``out``: a
+    folder for the files of the certificate, which the store keeps. ``aside``: a failback has what only the source has
+    copied to topics of their own.
     """
 
     quiet: float = QUIET
@@ -82,7 +83,7 @@ class Turn:
 
     @property
     def certificate(self) -> list[Step]:
-        return [("certificate", self._certify)] if self.asked.out else []
+        return [("certificate", self._certify)]
 
     def carry_out(self, steps: Sequence[Step]) -> bool:
         """Do the steps in their order, up to one that cannot be done now. True if all are done."""
@@ -199,12 +200,10 @@ class Turn:
         return f"{len(view.positions)} partitions: no run copies any more, and others may write to the target"
 
     def _certify(self) -> str:
-        assert self.asked.out is not None
         seals = [at.sealed.time for at in self._view().positions.values() if at.sealed]
         since = f"nobody has written to the source since {self.cut}" if self.cut else f"sealed {min(seals, default='')}"
         made = certifying.certify(self.run, self.asked.out, about=f"{self.why}: {since}")
-        by = f"signed by the key {made.signed_by}" if made.signed_by else "NOT SIGNED (KAFKA_REPLICATION_SIGNING_KEY)"
-        return f"{made.json_file} and {made.page_file}, {by}: {made.certificate.verdict}"
+        return "; ".join([made.certificate.verdict, *made.where])
 
 
 def one_more(run: Run) -> Run:

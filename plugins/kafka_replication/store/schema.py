@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -33,7 +34,7 @@ from kafka_replication.store.connect import FIRST_TABLE
 log = logging.getLogger(__name__)
 
 # Who changes a table raises it, and brings the tables of each version that was released to the new one in `create`.
-SCHEMA_VERSION: Final = 2  # 2: the table of consumer groups
+SCHEMA_VERSION: Final = 3  # 2: the table of consumer groups; 3: that of certificates
 _BEFORE_THE_FIRST: Final = "kafka_replication_alembic_version"  # a table that builds before the first release made
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -232,6 +233,18 @@ groups = Table(
     Column("document", Text, nullable=False),  # JSON of a `GroupRow`, with a version
 )
 
+# Certificates with both of their files, byte by byte.
+certificates = Table(
+    "kafka_replication_certificates",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("name", String, primary_key=True),  # of its files, without what they end with
+    Column("made_at", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),  # JSON of a `CertificateRow`
+    Column("json", LargeBinary, nullable=False),
+    Column("html", LargeBinary, nullable=False),
+)
+
 # Sums that only grow, for metrics: the store forgets old runs.
 totals = Table(
     "kafka_replication_totals",
@@ -273,7 +286,7 @@ def create(connection: Connection, log_level: int = logging.INFO) -> None:
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
-        metadata.create_all(connection)  # version 2 has one more table than version 1
+        metadata.create_all(connection)  # each version has one more table than the one before
         connection.execute(schema_table.delete())
         connection.execute(schema_table.insert().values(version=SCHEMA_VERSION))
         log.log(log_level, "the watermark store has schema version %d now", SCHEMA_VERSION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafka_replication.store.alerts import Alerts
+from kafka_replication.store.certificates import Certificates
 from kafka_replication.store.groups import Groups
 from kafka_replication.store.leases import Leases
 from kafka_replication.store.runs import Runs
@@ -10,5 +11,5 @@ from kafka_replication.store.sight import Sight
 from kafka_replication.store.tables import Boundaries, FailedRecords, Sums, Watermarks
 
 
-class WatermarkStore(Watermarks, Leases, Runs, FailedRecords, Boundaries, Alerts, Sight, Sums, Groups):
+class WatermarkStore(Watermarks, Leases, Runs, FailedRecords, Boundaries, Alerts, Sight, Sums, Groups, Certificates):
     """All that the store keeps. Who needs one part takes that."""

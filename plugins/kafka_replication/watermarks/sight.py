@@ -204,6 +204,20 @@ class Seen:
     drill: Drill | None = None  # the last one
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateRow:
+    """A certificate that the store keeps. Its files are called ``name`` with ``.json`` and ``.html``. ``signed_by`` is
+    the fingerprint of the key; None: not signed.
+    """
+
+    name: str
+    time: datetime
+    about: str
+    verified: bool
+    verdict: str
+    signed_by: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
     """One range that a run of this kind has worked on."""

@@ -135,6 +135,7 @@ def replication(reader: Reader, name: str, choices: Choices) -> str:
         period=period,
         plots=_plots(reader, name, period),
         past=reader.store.past_alerts(name, AT_ONCE),
+        certificates=reader.store.certificates(name),
         groups=sorted(reader.store.groups(name), key=lambda group: group.state in ("moved", "in step")),
         **_partitions(reader, row, choices.q, choices.partitions),
         **_runs(reader, row, choices.before),
