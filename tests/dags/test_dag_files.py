@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
+from kafka_replication.config.names import TURN_SUFFIX
+from kafka_replication.orchestration.airflow import BY_HAND
 from tests.dags.conftest import GOOD, REPOSITORY
 
 # Whatever opens a socket, a database or a process while a DAG file is executed, ends it.
@@ -266,3 +269,8 @@ def test_the_dags_beside_a_replication_s_own_say_what_they_are_for(dags_folder: 
         {"kafka-replication", "backfill"},
         {"kafka-replication", "audit"},
     )
+
+
+def test_the_quick_start_lists_every_dag_beside_that_of_a_replication() -> None:
+    text = (REPOSITORY / "docs" / "quickstart.md").read_text()
+    assert set(re.findall(r"^\| `orders-dr([.]\w+)` \|", text, re.MULTILINE)) == {*BY_HAND, TURN_SUFFIX}
