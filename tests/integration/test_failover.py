@@ -5,30 +5,35 @@ from __future__ import annotations
 import json
 import signal
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from kafka_replication.alerting.open_causes import Decision
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.overview.rows import facts_of
+from kafka_replication.overview.rows import State, facts_of, rows
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow
-from kafka_replication.runs import failover, groups
+from kafka_replication.runs import failover, groups, sealing
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.runs.sealing import Asked
 from kafka_replication.watermarks.sight import Lag
 from stack.ports import LOOPBACK, free_ports
+from tests.support.actions import copied_once
 from tests.support.checker import read
 from tests.support.children import run_process
 from tests.support.command_line import command
 from tests.support.jobs import InProcess, copy_once
+from tests.support.received import Inbox
 from tests.support.scenario import Cluster, Scenario, numbered
 from tests.support.waiting import wait_until
+from tests.support.watching import watcher
 
 ASKED = Asked(by="ann", reason="the data centre is on fire")
 
@@ -102,12 +107,19 @@ def test_the_source_is_gone(scene: Scenario) -> None:
     assert row_of(given_up(scene)).seal == row.seal, "it may be repeated"
 
 
-def test_no_run_goes_on_behind_a_seal_until_it_is_opened_again(scene: Scenario) -> None:
+def overview(scene: Scenario) -> State:
+    [row] = rows(scene.store, datetime.now(UTC), [scene.name])
+    return row.state
+
+
+def test_no_run_goes_on_behind_a_seal_until_it_is_opened_again(scene: Scenario, received: Inbox) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
     scene.run()
     was = kill_source(scene)
     given_up(scene)
+    [line] = scene.run().ranges
+    assert line.error and "this direction was sealed by failover" in line.error, "also without the source"
     scene.source = was
     scene.source.produce(scene.topic, numbered(5, 20))
     scene.source.create(f"{scene.topic}.new")
@@ -118,11 +130,24 @@ def test_no_run_goes_on_behind_a_seal_until_it_is_opened_again(scene: Scenario) 
     assert "this direction was sealed by failover" in errors[scene.topic] and "on fire" in errors[scene.topic]
     assert "this direction was sealed" in errors[f"{scene.topic}.new"], "nor is a new topic begun"
     assert len(read(scene.target.bootstrap, scene.topic, 0)) == 20
+    watching = watcher(scene, received)
+    assert watching.tell("1 of 1 ranges failed", report.run_id) == watching.look() == Decision(), "that was meant to be"
+    assert overview(scene) is State.SEALED
 
     run = open_run(scene.replication(), scene.connections, scene.store, "undo")
     assert failover.undo(run).state == "opened again"
     assert scene.run().outcome == "done"
     scene.assert_copied()
+    assert overview(scene) is not State.SEALED
+
+
+def test_a_run_of_which_a_part_is_sealed_has_failed(scene: Scenario) -> None:
+    copied_once(scene, partitions=2)
+    given_up(scene)
+    sealing.change(scene.bare_run(), scene.key(1), lambda at: (replace(at, sealed=None),) if at else ())
+    report = scene.run()
+    assert [line.key.source.partition for line in report.failed] == [0]
+    assert overview(scene) is State.FAILING
 
 
 def test_what_others_wrote_since_is_not_followed_by_copies(scene: Scenario) -> None:

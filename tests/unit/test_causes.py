@@ -72,6 +72,7 @@ def kinds(*runs: RunFacts, planning: Planning | None = None, paused: bool = Fals
 CASES: list[tuple[str, tuple[RunFacts, ...], list[str]]] = [
     ("nothing ran", (), []),
     ("the last one is done", (run(), run(state="failed", failed=(failed("o1"),))), []),
+    ("a seal refused the last one", (run(state="sealed"), run(state="failed", failed=(failed("o1"),))), []),
     (
         "it failed for two topics",
         (run(state="failed", failed=(failed("o1"), failed("o2"))),),
@@ -125,6 +126,7 @@ LEASE = Lease(replication="orders-dr", owner="cli-1", holder="x", acquired_at=NO
     ("state", "run_id", "lease", "said", "life"),
     [
         ("done", "cli-1", None, None, Life.ENDED),
+        ("sealed", "cli-1", None, None, Life.ENDED),
         ("planned", "cli-1", LEASE, None, Life.AT_WORK),
         ("planned", "cli-1", replace(LEASE, waiting=True), None, Life.AT_WORK),
         ("planned", "cli-1", None, None, Life.DIED),

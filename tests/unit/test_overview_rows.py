@@ -48,6 +48,9 @@ BEHIND = replace(STANDING, lag=Lag(5, 60.0))
         (replace(SEEN, newest=run("planned")), State.FAILING),
         (replace(SEEN, newest=run("planned", alive=True)), State.IN_SYNC),
         (replace(SEEN, newest=run("failed", kind="backfill")), State.IN_SYNC),
+        (replace(SEEN, newest=run("sealed")), State.SEALED),
+        (replace(SEEN, newest=run("sealed"), standing=replace(STANDING, lag=Lag(None, None))), State.SEALED),
+        (replace(SEEN, newest=run("sealed"), causes=(cause(Kind.CLUSTER),)), State.FAILING),
         (replace(SEEN, causes=(cause(Kind.QUARANTINED),)), State.WAITING),
         (replace(SEEN, causes=(cause(Kind.LAG), cause(Kind.QUARANTINED))), State.LATE),
         (replace(SEEN, causes=(cause(Kind.LAG), cause(Kind.GAP))), State.FAILING),
@@ -102,8 +105,20 @@ def test_what_needs_a_person_comes_first() -> None:
 
     found = [row(state.value, state) for state in reversed(State)] + [row("far", State.BEHIND, 9), row("b", State.LATE)]
     names = [each.replication for each in in_order(found)]
-    assert names == ["failing", "b", "late", "waiting", "unseen", "running", "far", "behind", "paused", "in sync"]
-    assert [state.needs_person for state in State] == [True] * 4 + [False] * 4
+    assert names == [
+        "failing",
+        "b",
+        "late",
+        "waiting",
+        "unseen",
+        "running",
+        "sealed",
+        "far",
+        "behind",
+        "paused",
+        "in sync",
+    ]
+    assert [state.needs_person for state in State] == [True] * 4 + [False] * 5
 
 
 def test_a_search_finds_every_word_anywhere() -> None:

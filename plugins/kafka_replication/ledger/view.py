@@ -71,6 +71,11 @@ class LedgerView:
         """True if the replication's first opening was done. What appears later starts at its beginning."""
         return bool(self.positions or self.starts)
 
+    @property
+    def is_sealed(self) -> bool:
+        """True if all its positions are sealed."""
+        return bool(self.positions) and all(position.sealed for position in self.positions.values())
+
     def position(self, key: PartitionKey, generation: int) -> Position | None:
         """The position if it is of this generation, else None: another generation has other records."""
         position = self.positions.get(key)

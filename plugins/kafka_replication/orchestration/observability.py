@@ -112,9 +112,9 @@ def replicated(replication: str, done: Replicated) -> None:
         _count(replication, name, round(amount))
 
 
-def reported(replication: str, report: RunReport) -> None:
-    """Count a run that has ended, and its ranges."""
-    _count(replication, "runs", 1, outcome=report.outcome)
+def reported(replication: str, report: RunReport, *, sealed: bool = False) -> None:
+    """Count a run that has ended, and its ranges. ``sealed``: a seal refused all of them, which was meant to be."""
+    _count(replication, "runs", 1, outcome="sealed" if sealed else report.outcome)
     for outcome, ranges in Counter("failed" if line.error else "verified" for line in report.ranges).items():
         _count(replication, "ranges", ranges, outcome=outcome)
 

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias, BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
@@ -64,6 +64,7 @@ def asset_of(replication: Replication, target_topic: str) -> Asset:
 
 
 NOT_DONE = "not_done"  # the XCom with what the report needs of the task that copied
+SCHEDULED = "scheduled"  # a run of the DAG's schedule, as Airflow calls it
 SUMMARY = "summary"  # the XCom with the text for people; Airflow's page folds a JSON document
 
 
@@ -147,7 +148,8 @@ class PlanOperator(StepOperator):
 
 class ReportOperator(StepOperator):
     """Reports every range, releases the lease, and fails if a range failed. Else the topics that were verified are
-    updated as assets. ``done_by`` is the id of the task that copied and verified.
+    updated as assets. A scheduled run that a seal refused as a whole ends as skipped. ``done_by`` is the id of the task
+    that copied and verified.
     """
 
     def __init__(self, *, done_by: str, **kwargs: Any) -> None:
@@ -166,10 +168,13 @@ class ReportOperator(StepOperator):
             report = steps.report(run, plan, steps.NotDone.from_json(told))
             verified = steps.verified_now(run, plan, report)
             groups.follow(run)
-        observability.reported(self.replication.name, report)
+        observability.reported(self.replication.name, report, sealed=plan.is_sealed)
         context["ti"].xcom_push("return_value", as_json(report))
         context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
         self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
+        if plan.is_sealed and context["dag_run"].run_type == SCHEDULED:  # nobody asked for it: no failure, no alert
+            first = plan.refused[0]
+            raise AirflowSkipException(f"all {len(plan.refused)} partitions: {first.what}. Remedy: {first.remedy}")
         if report.failed:
             raise AirflowFailException(
                 f"{len(report.failed)} of {len(report.ranges)} ranges failed; the others are done\n{report.table()}\n"

@@ -19,7 +19,7 @@ from kafka_replication.model.times import amount, duration, to_text
 from kafka_replication.reporting.progress import Progress, state_of
 from kafka_replication.reporting.table import table
 from kafka_replication.watermarks.sight import UNKNOWN, Drill, Facts, Lag, Seen, Work
-from kafka_replication.watermarks.values import RunRecord
+from kafka_replication.watermarks.values import SEALED, RunRecord
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore
@@ -47,6 +47,7 @@ class State(StrEnum):
     WAITING = "waiting"  # records were set aside and wait for a decision
     UNSEEN = "unseen"  # nobody has looked for ten minutes
     RUNNING = "running"
+    SEALED = "sealed"  # the newest run was refused, because the direction is sealed
     BEHIND = "behind"  # the next run copies what is new
     PAUSED = "paused"
     IN_SYNC = "in sync"
@@ -210,6 +211,8 @@ def _state(seen: Seen, causes: Collection[OpenCause], now: datetime) -> State:
         return State.WAITING
     if seen.at_work:
         return State.RUNNING
+    if seen.newest and seen.newest.state == SEALED:
+        return State.SEALED
     if is_old(seen.standing.at, now) or seen.standing.lag.records is None:
         return State.UNSEEN
     if seen.look is not None and seen.look.paused:
@@ -237,11 +240,11 @@ class OverviewRow:
     """One replication, as the store knows it. ``lag`` (offsets), ``lag_seconds`` and ``partitions`` are of the time
     ``measured_at``; ``last_verified`` is when a watermark moved last.
 
-    ``state``: ``failing``, ``late``, ``waiting`` and ``unseen`` need a person; ``running``, ``behind``, ``paused`` and
-    ``in sync`` do not. ``run_id``, ``records``, ``bytes`` and ``seconds`` are of the newest run that copied something.
-    ``what`` and ``remedy`` are of the worst open alert, ``alerts`` is the number of open ones, ``undecided`` that of
-    failed records without a decision. What is not known is null. ``next_run`` is null for runs by hand, and while the
-    schedule is switched off.
+    ``state``: ``failing``, ``late``, ``waiting`` and ``unseen`` need a person; ``running``, ``sealed``, ``behind``,
+    ``paused`` and ``in sync`` do not. ``run_id``, ``records``, ``bytes`` and ``seconds`` are of the newest run that
+    copied something. ``what`` and ``remedy`` are of the worst open alert, ``alerts`` is the number of open ones,
+    ``undecided`` that of failed records without a decision. What is not known is null. ``next_run`` is null for runs by
+    hand, and while the schedule is switched off.
     """
 
     replication: str

@@ -188,6 +188,11 @@ class Plan:
     def idle(self) -> bool:
         return not (self.to_copy or self.pending)
 
+    @property
+    def is_sealed(self) -> bool:
+        """True if a seal refuses all of its partitions."""
+        return bool(self.partitions) and all(p.state is State.SEALED for p in self.partitions)
+
 
 def changes(plan: Plan, ledger: LedgerView, today: Transform | None) -> tuple[str, ...]:
     """One note for each earlier filter or transform that the records of this plan follow, if it is not ``today``'s.

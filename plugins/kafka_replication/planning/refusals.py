@@ -42,7 +42,7 @@ def reset_command(key: PartitionKey) -> str:
 def sealed(key: PartitionKey, seal: Seal, followed_by: str = "") -> Trouble:
     what = f"{key.source}: this direction was sealed {seal}; nothing more is copied to {key.target_topic}"
     if followed_by:
-        remedy = f"pause the DAG of this replication: {followed_by} goes on behind it, in the other direction"
+        remedy = f"run {followed_by} instead, which goes on behind it in the other direction"
         return refusal(State.SEALED, key.source, what, remedy)
     return refusal(
         State.SEALED,

@@ -18,11 +18,11 @@ from kafka_replication.planning.foresight import by_topic, others
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.watermarks.values import RangeOutcome, RunRecord
+from kafka_replication.watermarks.values import SEALED, RangeOutcome, RunRecord
 
 BACKFILL = "backfill"  # the kind of a backfill's run, and the subject of its failure
 _GAPS = frozenset({State.OVERRUN, State.LATE_GAP})
-_SUCCEEDED = ("done", "nothing_to_do")
+_SUCCEEDED = ("done", "nothing_to_do", SEALED)  # a seal was meant to be
 _RUN_AGAIN = "run again: only what is left is repeated"
 _ONE_DAY = timedelta(days=1)
 # Only what a run left that died waits for the next one: after a day somebody should know, however rare runs are.

@@ -217,7 +217,7 @@ def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """
     check(run, asked)
     turn = Turn(run=run, asked=asked, launcher=launcher)
-    if is_sealed(run):
+    if sealing.selected(run).is_sealed:
         turn.done.append(StepRow(step="sealed", state="done", what="it was sealed before"))
         turn.carry_out(turn.certificate)
     else:
@@ -229,7 +229,7 @@ def preview(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """The steps that are left to do. Changes nothing. Raises as `cutover`."""
     check(run, asked)
     turn = Turn(run=run, asked=asked, launcher=launcher)
-    sealed = is_sealed(run)
+    sealed = sealing.selected(run).is_sealed
     turn.done = [StepRow(step=name, state="done" if sealed else "to do", what="") for name, _ in turn.steps]
     if run.replication.groups.include:
         turn.moved = groups.move(run, apply=False).groups
@@ -246,7 +246,7 @@ def preview(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
 def abort(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """Give back what a cut-over has denied to producers, as long as nothing is sealed. Raises Refused."""
     check(run, asked)
-    if is_sealed(run):
+    if sealing.selected(run).is_sealed:
         raise Refused(
             f"{run.replication.name} is sealed: others may have written to the target",
             "bring their records back (kafka-replication failback); if nobody has, kafka-replication failover --undo",
@@ -289,11 +289,6 @@ def check(run: Run, asked: Wishes) -> None:
             f"{run.replication.name}: with progress: interval a run copies one data interval, not to the end",
             "set progress: lag (the default) for the cut-over",
         )
-
-
-def is_sealed(run: Run) -> bool:
-    positions = sealing.selected(run).positions.values()
-    return bool(positions) and all(position.sealed for position in positions)
 
 
 def document_of(turn: Turn, *, applied: bool) -> TurnDocument:

@@ -26,9 +26,8 @@ def preview(run: Run) -> FailoverDocument:
     """The document of a dry run. Changes nothing. Raises Refused, Unreachable, LedgerUnreadable."""
     sealing.check(run)
     view, looked = sealing.view_of(run), _looked(run)
-    sealed = all(position.sealed for position in view.positions.values())
     moved = _groups(run, looked, apply=False)
-    return _document(run, view, looked, moved, state="sealed" if sealed else "can be sealed", applied=False)
+    return _document(run, view, looked, moved, state="sealed" if view.is_sealed else "can be sealed", applied=False)
 
 
 def failover(run: Run, asked: Asked, spark: Launcher) -> FailoverDocument:

@@ -62,8 +62,7 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
         raise BadInput(
             f"the file does not select the groups {', '.join(unknown)}", "correct the name, or groups.include"
         )
-    positions = own(run.replication, run.view()).positions.values() if apply else ()
-    if positions and all(position.sealed for position in positions):  # whoever works on the target now is not disturbed
+    if apply and own(run.replication, run.view()).is_sealed:  # whoever works on the target now is not disturbed
         last = seen_last(run)
         return replace(last, groups=[replace(row, why=SEALED) for row in last.groups])
     admins = run.clusters.source_admin, clients.shared_admin(run.clusters.target_connection)

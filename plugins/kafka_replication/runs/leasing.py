@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka import snapshotter
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
+from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.identity import ProcessIdentity
@@ -68,8 +69,14 @@ def topic_scope(target_topic: str) -> Scope:
 
 
 def _source_topics(run: Run) -> list[str]:
-    run.clusters.connect()
-    names = snapshotter.candidates(run.replication, run.clusters.source_admin)
+    names: Iterable[str]
+    try:
+        run.clusters.connect()
+        names = snapshotter.candidates(run.replication, run.clusters.source_admin)
+    except (Unreachable, NotAdmitted):
+        if not (view := own(run.replication, run.view())).is_sealed:
+            raise
+        names = {key.source.topic for key in view.positions}  # the source was given up
     return [name for name in names if run.replication.selects(name)]
 
 

@@ -11,13 +11,13 @@ from typing import Final
 from kafka_replication.kafka import partitioner
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Busy, NotAuthorized
+from kafka_replication.model.errors import Busy, NotAdmitted, NotAuthorized, Unreachable
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import now, to_text
 from kafka_replication.model.trouble import Trouble, raise_errors
 from kafka_replication.planning import plan_codec, rights
 from kafka_replication.planning.backfill_plan import raise_refused
-from kafka_replication.planning.live import as_compared, own, refuse_occupied
+from kafka_replication.planning.live import as_compared, own, refuse_occupied, without_source
 from kafka_replication.planning.lost_end import taken_back_since
 from kafka_replication.planning.plan import PartitionPlan, Plan, State, changes, receipts_from
 from kafka_replication.planning.refusals import starts_to_write
@@ -57,7 +57,11 @@ def prepare(run: LeasedRun, request: Request) -> Plan:
 
 
 def _live(run: LeasedRun, request: Request) -> Planned:
-    made = ready(run, Live(request))
+    demand = Live(request)
+    try:
+        made = ready(run, demand)
+    except (Unreachable, NotAdmitted) as error:
+        made = _given_up(run, demand, error)
     wanted = [
         planned for planned in made.plan.partitions if not request.topics or planned.key.source.topic in request.topics
     ]
@@ -66,6 +70,18 @@ def _live(run: LeasedRun, request: Request) -> Planned:
         cut = f"one cut: each partition up to its first record of {to_text(request.until)} or later"
         run_plan = replace(run_plan, said=(*run_plan.said, cut))
     return replace(made, plan=run_plan)
+
+
+def _given_up(run: LeasedRun, demand: Demand, error: Unreachable | NotAdmitted) -> Planned:
+    """The plan of a sealed direction whose source cannot be used any more: it refuses all partitions. Raises ``error``
+    if the direction is not sealed.
+    """
+    ends, view = run.clusters.ledger.receipt_ends(), run.view()
+    snapshot = without_source(run.replication, view, Trouble.of(error))
+    made = demand.plan(run, World(snapshot=snapshot, view=view, receipt_ends=ends), {})
+    if not made.plan.is_sealed:
+        raise error
+    return made
 
 
 def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Plan:

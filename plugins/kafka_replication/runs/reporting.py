@@ -41,7 +41,7 @@ from kafka_replication.runs.previewing import without_occupied
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.watermarks.failed import FailedRow, rows_of
 from kafka_replication.watermarks.sight import Work
-from kafka_replication.watermarks.values import RangeOutcome, RunRecord
+from kafka_replication.watermarks.values import SEALED, RangeOutcome, RunRecord
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def verified_now(run: LeasedRun, plan: Plan, report: RunReport) -> list[Verified
             continue
         if record.state in ENDED_BADLY:
             before.append(record)
-        elif record.finished_at is not None:
+        elif record.finished_at is not None and record.state != SEALED:
             break
     return verified_topics(
         report,
@@ -167,7 +167,7 @@ def report(run: LeasedRun, plan: Plan, not_done: NotDone) -> RunReport:
         promise=run.clusters.promise,
         delivery=weakest_delivery(view.of(p.key, p.generation).verified.delivery for p in plan.partitions),
     )
-    _store(run, document)
+    _store(run, document, SEALED if plan.is_sealed else document.outcome)
     note(run, view, read, list(wanted))
     _expire(run, view)
     return document
@@ -210,7 +210,7 @@ def _has_failed(plan: Plan, outcomes: Collection[RangeOutcome]) -> bool:
     return any(outcome.error for outcome in outcomes) or any(planned.key not in known for planned in plan.to_copy)
 
 
-def _store(run: LeasedRun, document: RunReport) -> None:
+def _store(run: LeasedRun, document: RunReport, state: str) -> None:
     if run.store.run(run.run_id) is None:
         return
     outcomes = [
@@ -231,7 +231,7 @@ def _store(run: LeasedRun, document: RunReport) -> None:
         for line in document.ranges
     ]
     run.store.record_outcomes(outcomes)
-    ended = run.store.finish_run(run.run_id, document.outcome)
+    ended = run.store.finish_run(run.run_id, state)
     try:
         run.store.record_work(run.replication.name, facts_of(run.replication), _work(ended, document))
         run.store.prune(run.replication.name, run.replication.retention.history)

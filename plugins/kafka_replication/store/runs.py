@@ -17,7 +17,7 @@ from kafka_replication.store.leases import with_life
 from kafka_replication.store.tables import is_row, key_of, key_values, replace
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange
-from kafka_replication.watermarks.values import RUN_STATES, RangeOutcome, RunRecord
+from kafka_replication.watermarks.values import RUN_STATES, SEALED, RangeOutcome, RunRecord
 
 _runs, _outcomes = schema.runs, schema.outcomes
 _OF_RUN: Final = ("run_id", "replication", "kind", "state", "progress")
@@ -158,12 +158,13 @@ class Runs(Database):
 
         Deletes runs that ended longer ago, or were planned longer ago and never ended, with their plans and outcomes.
         Deletes failed records that were retried or discarded longer ago, but never an open one; and samples and past
-        alerts. Drops the plan of a run that succeeded an hour after its end. A large backlog takes several calls.
+        alerts. Drops the plan of a run that succeeded, or that a seal refused, an hour after its end. A large backlog
+        takes several calls.
         """
 
         def prune_some(db: Connection) -> int:
             now = connect.clock(db)
-            succeeded = _runs.c.replication == replication, _runs.c.state.in_(("done", "nothing_to_do"))
+            succeeded = _runs.c.replication == replication, _runs.c.state.in_(("done", "nothing_to_do", SEALED))
             old_plans = and_(*succeeded, _runs.c.plan != "", _runs.c.finished_at < now - PLAN_MILLIS)
             db.execute(update(_runs).where(old_plans).values(plan=""))
             before = now - round(older_than_seconds * 1000)

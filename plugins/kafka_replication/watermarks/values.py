@@ -103,7 +103,8 @@ class Scope:
         return Scope(wants=self.wants, needs=self.at_least, at_least=self.at_least)
 
 
-RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed", "died")
+SEALED: Final = "sealed"  # a seal refused all partitions of the run
+RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed", "died", SEALED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
