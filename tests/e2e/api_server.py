@@ -15,6 +15,7 @@ import httpx
 
 from kafka_replication.web import PREFIX
 from stack.airflow_api import PatientClient
+from stack.airflow_standalone import AirflowStandalone
 from stack.ports import LOOPBACK, free_ports
 from tests.e2e.airflow_home import REPOSITORY, Airflow
 from tests.support.browser import Browser
@@ -82,13 +83,16 @@ def _is_healthy(url: str) -> bool:
 
 
 def log_in(window: Browser, server: Server, user: str) -> None:
+    log_in_with(window, server.url, server.token(user))
+
+
+def log_in_with(window: Browser, url: str, token: str) -> None:
     """As the login page of Airflow leaves the browser."""
-    window.open(f"{server.url}/auth/login")
-    cookie = {"name": "_token", "value": server.token(user), "path": "/"}
-    window.do("POST", "cookie", {"cookie": cookie})
+    window.open(f"{url}/auth/login")
+    window.do("POST", "cookie", {"cookie": {"name": "_token", "value": token, "path": "/"}})
 
 
-def open_page(window: Browser, server: Server, path: str = "") -> None:
+def open_page(window: Browser, server: Server | AirflowStandalone, path: str = "") -> None:
     """The page in its frame in Airflow's own page, as a person opens it there. That one stays if it is there: each load of it
     takes 4 s of a processor.
     """

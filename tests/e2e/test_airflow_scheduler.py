@@ -18,8 +18,7 @@ from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.errors import StackError
 from stack.processes import launch
-from tests.e2e.standalone import standalone
-from tests.support.airflow_page import EMPTIED, sends
+from tests.e2e.standalone import Form, standalone
 from tests.support.checker import check, read
 from tests.support.clusters import Brokers
 from tests.support.processes import command
@@ -151,38 +150,6 @@ def test_every_form_works_as_it_stands_and_emptied_and_names_a_field_that_it_ref
         *(b"%d" % place for place in range(10) if place not in (3, 7)),
         None,
     ]
-
-
-class Form:
-    """The form of a DAG's trigger, which sends the value of every field, as Airflow's page does."""
-
-    def __init__(self, api: AirflowApi, dag_id: str) -> None:
-        self.api, self.dag_id = api, dag_id
-        api.wait_for_dag(dag_id)
-        api.unpause(dag_id)
-        self.fields: dict[str, Any] = api.get(f"dags/{dag_id}/details")["params"]
-        assert self.fields and all(sends(field["schema"], field["value"]) for field in self.fields.values())
-
-    def emptied(self, for_list: object = None) -> dict[str, Any]:
-        """All fields that can be empty: null, but for a list, for which the page has other ways, too."""
-        assert for_list in EMPTIED
-        kinds = {name: field["schema"].get("type", ["null"]) for name, field in self.fields.items()}
-        return {name: for_list if "array" in kind else None for name, kind in kinds.items() if "null" in kind}
-
-    def send(self, changed: dict[str, Any]) -> str:
-        return self.api.trigger(self.dag_id, {name: field["value"] for name, field in self.fields.items()} | changed)
-
-    def run(self, task: str, **changed: Any) -> Any:
-        """What the task of a run that succeeds says."""
-        run_id = self.send(changed)
-        assert self.api.wait_for_run(self.dag_id, run_id, 600) == "success"
-        return self.api.xcom(self.dag_id, run_id, task)
-
-    def refused(self, task: str, **changed: Any) -> str:
-        """The log of the task of a run that fails."""
-        run_id = self.send(changed)
-        assert self.api.wait_for_run(self.dag_id, run_id, 600) == "failed"
-        return self.api.logs(self.dag_id, run_id, task)
 
 
 def records(form: Form, **changed: Any) -> list[tuple[int, str]]:
