@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,31 @@ import pytest
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.offsets import PartitionKey, TopicPartition
-from kafka_replication.reporting.turning import TurnDocument
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs import failback, failover, sealing
 from kafka_replication.runs.run import LeasedRun
 from tests.support.checker import read
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
-from tests.support.turning import WISHES, commit, cut_over, gone_back, numbers, opened, reverse, values
+from tests.support.turning import (
+    WISHES,
+    Died,
+    commit,
+    cut_over,
+    gone_back,
+    numbers,
+    opened,
+    reverse,
+    until_done,
+    values,
+)
+
+
+def only_there(cluster: Cluster, topic: str, wanted: range) -> Coverage:
+    """The offsets of these records, as a plain client reads them."""
+    offsets = [at for at, record in read(cluster.bootstrap, topic, 0) if record.value in numbers(wanted)]
+    return Coverage.of(OffsetRange(at, at + 1) for at in offsets)
 
 
 @pytest.fixture
@@ -46,7 +61,15 @@ def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) 
     commit(scene.target.admin, group, {at: Committed(end - 5)})
 
     dry = failback.preview(opened(scene), opened(back), WISHES, InProcess())
-    assert [(row.lag, row.surplus) for row in dry.partitions] == [(20, 7)], "shown first"
+    [row] = dry.partitions
+    assert (row.lag, row.surplus) == (20, 7), "shown first"
+    assert row.new == only_there(scene.target, scene.topic, range(200, 220))
+    assert row.surplus_offsets == only_there(scene.source, scene.topic, range(100, 107))
+    assert row.begins_at == scene.source.size(scene.topic)
+    assert [(one.group, one.state, one.again) for one in dry.groups] == [(group, "planned", 15)]
+    assert dry.groups[0].partitions[0].place == 100
+    assert f"{back.name} copies from target (where {scene.name} copied to) back to source" in dry.text
+    assert not back.bare_run().view().positions, "nothing was changed"
     done = gone_back(scene, back)
     assert not done.failed, done.text
     assert values(scene.source, scene.topic) == numbers(range(107), range(200, 220))
@@ -61,10 +84,6 @@ def test_with_records_that_only_the_source_has(scene: Scenario, back: Scenario) 
     assert values(scene.target, scene.topic) == numbers(range(100), range(200, 220), range(100, 107), range(300, 303))
     assert back.run().outcome == "failed", "the other direction is sealed"
     assert gone_back(scene, back, "again").text.count("opened before") == 1
-
-
-class Died(BaseException):
-    """As the end of a process. A KeyboardInterrupt in a thread would end the process that runs the tests."""
 
 
 class Crashes:
@@ -89,15 +108,6 @@ class Crashes:
     @property
     def count(self) -> int:
         return len(self._done)
-
-
-def until_done(command: Callable[[int], TurnDocument]) -> TurnDocument:
-    for number in range(60):
-        with suppress(Died):
-            document = command(number)
-            if not document.failed:
-                return document
-    raise AssertionError("it did not get to its end")
 
 
 def test_killed_at_each_change_of_a_position_and_repeated(
@@ -168,6 +178,8 @@ def test_directions_that_cannot_be_turned_around(scene: Scenario, back: Scenario
     scene.run()
     with pytest.raises(BadInput, match="does not copy from the target"):
         gone_back(scene, scene)
+    dry = failback.preview(opened(scene), opened(back), WISHES, InProcess())
+    assert "is not sealed" in dry.partitions[0].error, "before anybody tries it"
     done = gone_back(scene, back)
     assert done.steps[0].state == "blocked" and "is not sealed" in done.text
     assert not back.bare_run().view().positions
@@ -200,7 +212,7 @@ def test_records_that_are_written_to_the_target_behind_the_seal_of_the_other_dir
 
     monkeypatch.setattr(failback.Failback, "_open_forward", late)
     done = gone_back(scene, back)
-    assert done.failed and "were written meanwhile" in done.text, done.text
+    assert done.failed and "meanwhile, the first of them" in done.text, done.text
     assert scene.position().sealed
     done = gone_back(scene, back, "again")
     assert not done.failed, done.text
@@ -265,6 +277,10 @@ def test_topics_and_partitions_that_were_made_on_the_target_meanwhile(scene: Sce
     scene.target.produce(scene.topic, numbered(5, 200), 1)
     scene.target.create(new)
     scene.target.produce(new, numbered(4, 500))
+    dry = failback.preview(opened(scene), opened(back), WISHES, InProcess())
+    rows = {(row.topic, row.partition): (row.new, row.begins_at) for row in dry.partitions}
+    assert rows[new, 0] == (Coverage.of([OffsetRange(0, 4)]), None) and rows[scene.topic, 1][0].span == 5
+    assert rows[scene.topic, 0] == (Coverage(), 10)
     done = gone_back(scene, back)
     assert not done.failed, done.text
     scene.source.produce(scene.topic, numbered(3, 300), 1)

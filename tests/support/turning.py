@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.reporting.failover import FailoverDocument
 from kafka_replication.reporting.turning import TurnDocument
 from kafka_replication.runs import cutover, failback
 from kafka_replication.runs.cutover import Wishes
@@ -20,6 +21,7 @@ from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
 from tests.support.waiting import wait_until
 
+D = TypeVar("D", FailoverDocument, TurnDocument)
 WISHES = Wishes(by="ann", reason="a drill", quiet=0.5, sample=-1)
 
 
@@ -46,6 +48,20 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 def numbers(*ranges: range) -> list[bytes | None]:
     return [record.value for range_ in ranges for record in numbered(len(range_), range_.start)]
+
+
+class Died(BaseException):
+    """As the end of a process. A KeyboardInterrupt in a thread would end the process that runs the tests."""
+
+
+def until_done(command: Callable[[int], D]) -> D:
+    """Call it again after each death, and while it says that it did not get to its end."""
+    for number in range(100):
+        with suppress(Died):
+            document = command(number)
+            if not document.failed:
+                return document
+    raise AssertionError("it did not get to its end")
 
 
 @contextmanager

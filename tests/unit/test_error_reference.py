@@ -13,6 +13,7 @@ import pytest
 
 from kafka_replication.kafka import causes, error_table
 from kafka_replication.model.errors import ReplicationError
+from kafka_replication.planning import obstacles
 from kafka_replication.spark.jobs import FAILURES
 from kafka_replication.store import error_table as store_table
 from stack.pages import errors
@@ -51,4 +52,5 @@ def test_every_row_has_an_anchor_of_its_own() -> None:
     named = re.findall(r'<a id="([^"]+)">', PAGE.read_text())
     rows = [cause.name for cause in causes.ALL] + [row.name.lower() for row in error_table.TABLE.values()]
     rows += [row.name for row in (*store_table.TABLE, store_table.OTHER, *FAILURES)]
+    rows += [one.name for one in obstacles.ALL]
     assert sorted(named) == sorted(rows) and len(set(named)) == len(named)

@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         State.SEALED,
         "orders-0: this direction was sealed by failover at 2030-01-31T06:00:00Z, by ann: fire; nothing more is copied to orders",
         "if the source is to be used again, and nothing was written to the target since: kafka-replication failover orders-dr.yaml"
-        " --undo; else remove the file or its schedule",
+        " --undo; if others have written there: kafka-replication failback; else remove the file or its schedule",
     ),
     "retention overran": (
         Case(source=source((55, 100, 100)), positions=OPENED),

@@ -21,6 +21,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning import obstacles
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
@@ -40,17 +41,11 @@ def reset_command(key: PartitionKey) -> str:
 
 
 def sealed(key: PartitionKey, seal: Seal, followed_by: str = "") -> Trouble:
-    what = f"{key.source}: this direction was sealed {seal}; nothing more is copied to {key.target_topic}"
-    if followed_by:
-        remedy = f"run {followed_by} instead, which goes on behind it in the other direction"
-        return refusal(State.SEALED, key.source, what, remedy)
-    return refusal(
-        State.SEALED,
-        key.source,
-        what,
-        f"if the source is to be used again, and nothing was written to the target since: kafka-replication failover"
-        f" {key.replication}.yaml --undo; else remove the file or its schedule",
+    obstacle = obstacles.SEALED_AND_FOLLOWED if followed_by else obstacles.SEALED
+    error = obstacle.refused(
+        partition=key.source, seal=seal, topic=key.target_topic, replication=key.replication, other=followed_by
     )
+    return refusal(State.SEALED, key.source, error.what, error.remedy)
 
 
 def circular(key: PartitionKey, other: str) -> Trouble:

@@ -98,6 +98,21 @@ def turned(
     return Change(key=key, write=(gap, *passed, position))
 
 
+def foreseen(change: Change, view: LedgerView, new: OffsetRange) -> LedgerView:
+    """The ``view`` with the direction that ``change`` opens, as it is when it has copied the ``new`` source
+    offsets, if each of them has a record. For a dry run: then it is known where groups would go on.
+    """
+    gap, *passed, position = change.write
+    assert isinstance(gap, Gap) and isinstance(position, Position) and gap.returned is not None
+    runs = [*gap.returned.places.runs, AdoptedRun(new.from_, position.target_end, new.span, 0)]
+    returned = replace(gap.returned, places=AdoptedPlaces.of(runs) or gap.returned.places)
+    gap = replace(gap, range=OffsetRange(gap.range.from_, new.until), returned=returned)
+    position = position.adding(gap.range, None, position.target_end + new.span)
+    before = (one for one in view.gaps.get(change.key, ()) if one.numbers != gap.numbers)
+    gaps = (*before, gap, *(one for one in passed if isinstance(one, Gap)))
+    return replace(view, positions={**view.positions, change.key: position}, gaps={**view.gaps, change.key: gaps})
+
+
 @dataclass(frozen=True, slots=True)
 class _Copied:
     """Records of one receipt, or of one that was retried: of source offsets, at places. ``runs`` are both in their

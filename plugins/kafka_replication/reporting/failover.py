@@ -8,7 +8,8 @@ from typing import Literal
 
 from kafka_replication.documents import GroupRow, PartitionRow
 from kafka_replication.ledger.values import Seal
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.groups import exactness
+from kafka_replication.reporting.table import counted, table
 
 FailoverState = Literal["can be sealed", "sealed", "opened again"]
 
@@ -77,25 +78,23 @@ class FailoverDocument:
             lines.append("nobody has looked at the source: what it has beyond this is not known")
         else:
             lines.append(
-                f"at {self.looked_at} the source had {sum(known)} offsets that are not on the target, and since then"
-                " perhaps more"
+                f"at {self.looked_at} the source had {counted(sum(known), 'offset')} that are not on the target,"
+                " and since then perhaps more"
                 + (
-                    f"; of {unknown} partitions it is not known"
+                    f"; of {counted(unknown, 'partition')} it is not known"
                     if (unknown := len(self.partitions) - len(known))
                     else ""
                 )
             )
-        exact = sum(0 < len(row.partitions) == row.exact for row in self.groups)
         if self.groups:
-            again = sum(row.again for row in self.groups)
-            lines.append(f"{exact} of {len(self.groups)} consumer groups exact; the others read at most {again} again")
+            lines.append(exactness(self.groups))
         lines += [f"group {row.group}: {row.state}: {row.why}" for row in self.groups if row.why]
         if self.state == "can be sealed":
             lines.append(
                 "nothing was changed; failover --apply seals this direction, and releases the target for writers"
             )
         elif open_ := sum(row.is_copied and not row.seal for row in self.partitions if self.state == "sealed"):
-            lines.append(f"{open_} partitions are not sealed: call the command again")
+            lines.append(f"not sealed: {counted(open_, 'partition')}; call the command again")
         elif self.state == "opened again":
             lines.append("this direction is open again: runs go on")
         else:

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_replication.documents import GroupRow
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import counted, table
+
+
+def exactness(rows: Sequence[GroupRow]) -> str:
+    """A line about all groups that are moved."""
+    moved = [row for row in rows if row.state != "left out"]
+    exact, again = sum(0 < len(row.partitions) == row.exact for row in moved), sum(row.again for row in moved)
+    if exact == len(moved):
+        return f"{counted(exact, 'consumer group')} exact"
+    others = "the others read" if exact else "they read"
+    return (
+        f"{exact} of {counted(len(moved), 'consumer group')} exact; {others} at most {counted(again, 'record')} again"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
 
 
-MOST = 10  # turns that are named for people
+MOST = 10  # turns, or places of a group, that are named for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,12 @@ class PlanDocument(Plan):
 def verdict(findings: Sequence[Trouble]) -> str:
     """The last line of a check: whether a run would refuse something."""
     errors = sum(finding.severity == "error" for finding in findings)
-    warnings = _counted(len(findings) - errors, "warning")
+    warnings = counted(len(findings) - errors, "warning")
     if errors:
-        return f"not ok: {_counted(errors, 'error')}, {warnings}"
+        return f"not ok: {counted(errors, 'error')}, {warnings}"
     return f"ok: a run would refuse nothing; {warnings}" if findings else "ok: no findings"
 
 
-def _counted(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """Such as ``1 error`` or ``3 errors``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

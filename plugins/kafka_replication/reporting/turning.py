@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from kafka_replication.documents import GroupRow, PartitionRow
+from kafka_replication.documents import GroupRow, Pairs, PartitionRow
 from kafka_replication.ledger.values import Seal
-from kafka_replication.reporting.table import table
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.reporting.table import MOST, counted, table
 
+NOTHING: Final = Coverage()
 StepState = Literal["done", "to do", "blocked"]
 
 
@@ -25,8 +27,12 @@ class StepRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow(PartitionRow):
     """One partition of the direction that copies. ``lag`` is the number of source offsets that are not verified on the
-    target; ``surplus`` the number of target offsets that the source does not have, null if it is not known.
-    ``last_write`` is the highest time of a record at the source, RFC 3339 UTC; null if it is not known.
+    target. ``last_write`` is the highest time of a record at the source, RFC 3339 UTC; null if it is not known.
+
+    Of a failback, whose source is the target of the first direction: ``new`` are the source offsets that are not copied
+    yet; the copies begin at the target offset ``begins_at``, if nobody writes there; null where it is not known.
+    ``surplus`` is the number of target offsets that the source does not have, which are ``surplus_offsets``; null if it
+    is not known. ``error`` says what is in the way of this partition.
     """
 
     lag: int
@@ -34,12 +40,31 @@ class TurnRow(PartitionRow):
     surplus: int | None = None
     seal: Seal | None = None
     error: str = ""
+    new: Pairs = NOTHING
+    begins_at: int | None = None
+    surplus_offsets: Pairs = NOTHING
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Of a cut-over, for people."""
+        return str(self.source), self.target_topic, str(self.lag), self.last_write or "?"
+
+    @property
+    def cells_of_failback(self) -> tuple[str, ...]:
+        """For people: with the offsets that one side alone has."""
+        new, surplus = (f"{one} ({one.span})" if one else "-" for one in (self.new, self.surplus_offsets))
+        begins = "?" if self.begins_at is None else str(self.begins_at)
+        return *self.cells, new, begins if self.new else "-", surplus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDocument:
     """``cutover`` and ``failback``. ``applied`` is false for a dry run. ``cut`` is the time from which on nobody has
     written to the source: every record before it is on the target; null as long as that is not known.
+
+    ``replication`` is the direction that copies, from the cluster with the connection ``source`` to that with the
+    connection ``target``. ``first`` is the direction to which a failback goes back, which copied the other way, and
+    whose file calls the connections so; empty for a cut-over.
     """
 
     replication: str
@@ -49,6 +74,9 @@ class TurnDocument:
     steps: Sequence[StepRow]
     partitions: Sequence[TurnRow]
     groups: Sequence[GroupRow]
+    source: str = ""
+    target: str = ""
+    first: str = ""
 
     @property
     def failed(self) -> bool:
@@ -57,27 +85,50 @@ class TurnDocument:
 
     @property
     def text(self) -> str:
-        head = ("partition", "target", "lag", "last write", "only on target", "sealed")
-        rows = [
-            (
-                str(row.source),
-                row.target_topic,
-                str(row.lag),
-                row.last_write or "?",
-                "?" if row.surplus is None else str(row.surplus),
-                row.seal.time if row.seal else "-",
-            )
-            for row in self.partitions
+        """For people. Sides are called by their connections: the source of a failback is the target of its file."""
+        lines = [self._title, *self._table, *(f"{row.source}: {row.error}" for row in self.partitions if row.error)]
+        if not self.partitions:
+            lines.append(f"no partition of {self.source} is selected")
+        lines += [self._line(row) for row in self.groups]
+        lines += [
+            f"{step.state.upper():8} {step.step}" + (f": {step.what}" if step.what else "") for step in self.steps
         ]
-        lines = [table(head, rows), *(f"{row.source}: {row.error}" for row in self.partitions if row.error)]
-        for row in self.groups:
-            exact = "exact" if row.exact == len(row.partitions) else f"reads at most {row.again} again"
-            lines.append(f"group {row.group}: {row.state}, {exact}" + (f": {row.why}" if row.why else ""))
-        lines += [f"{step.state.upper():8} {step.step}: {step.what}" for step in self.steps]
         if self.cut:
-            lines.append(f"nobody has written to the source since {self.cut}")
+            lines.append(f"nobody has written to {self.source} since {self.cut}")
         if not self.applied:
-            lines.append("nothing was changed; --apply does the steps")
+            lines.append("nothing was changed" + ("; --apply does the steps" if self.failed else ""))
         elif self.failed:
             lines.append("not done: remove what stands in the way, and call the command again")
         return "\n".join(lines)
+
+    @property
+    def _title(self) -> str:
+        if not self.first:
+            return f"cut-over of {self.replication}, which copies from {self.source} to {self.target}"
+        return (
+            f"failback: {self.replication} copies from {self.source} (where {self.first} copied to) back to"
+            f" {self.target} (where {self.first} copied from)"
+        )
+
+    @property
+    def _table(self) -> list[str]:
+        source, target = self.source, self.target
+        head: tuple[str, ...] = (f"partition on {source}", f"topic on {target}", "lag", "last write")
+        if self.first:
+            head = (*head, f"new on {source}", f"begins on {target} at", f"only on {target}")
+        rows = [
+            (*(row.cells_of_failback if self.first else row.cells), row.seal.time if row.seal else "-")
+            for row in self.partitions
+        ]
+        return [table((*head, "sealed"), rows)] if rows else []
+
+    def _line(self, row: GroupRow) -> str:
+        text = f"group {row.group}: {'would move' if row.state == 'planned' and not self.applied else row.state}"
+        places = [f"{place.source} goes on at {place.place}" for place in row.partitions if place.place is not None]
+        if places:
+            exact = row.exact == len(row.partitions)
+            text += ", exact" if exact else f", reads at most {counted(row.again, 'record')} again"
+            if not self.applied:
+                more = f", and {counted(len(places) - MOST, 'more partition')}" if len(places) > MOST else ""
+                text += f" ({', '.join(places[:MOST])}{more})"
+        return text + (f": {row.why}" if row.why else "")

@@ -8,23 +8,26 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from kafka_replication.documents import GroupRow, place
-from kafka_replication.kafka import acls, offsets, snapshotter, topics, writers
+from kafka_replication.config import Replication
+from kafka_replication.documents import GroupRow
+from kafka_replication.kafka import acls, writers
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
-from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import from_millis, now, to_text
-from kafka_replication.planning.snapshot import PartitionOffsets
-from kafka_replication.planning.turning import surplus_of
-from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
+from kafka_replication.planning import obstacles
+from kafka_replication.planning.obstacles import Obstacle
+from kafka_replication.reporting.groups import exactness
+from kafka_replication.reporting.table import counted
+from kafka_replication.reporting.turning import StepRow, TurnDocument
 from kafka_replication.runs import acls as rights
-from kafka_replication.runs import certifying, groups, runner, sealing
+from kafka_replication.runs import certifying, groups, runner, sealing, source_ends
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.reporting import standing
@@ -33,9 +36,9 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import drawn
 
 Why = Literal["cutover", "failback"]
+SEALED_BEFORE: Final = StepRow(step="sealed", state="done", what="it was sealed before")
 RUNS: Final = 5  # until nobody has written for a while
 QUIET: Final = 10.0  # seconds
-LOOK: Final = 0.5  # seconds between two looks at the ends of the source
 Step = tuple[str, Callable[[], str]]  # its name, and what does it: the text is what was done
 
 
@@ -57,17 +60,21 @@ class Wishes(sealing.Asked):
 class NotYet(Exception):
     """The reason, for people, why a step cannot be done now."""
 
+    def __init__(self, obstacle: Obstacle, **values: Any) -> None:
+        super().__init__(obstacle.text(**values))
+
 
 @dataclass(kw_only=True)
 class Turn:
     """A direction that is to be copied to its end, and sealed for the reason ``why``, but for the partitions that are
-    ``left_alone``.
+    ``left_alone``. A failback ends the ``first`` direction so, in which records came.
     """
 
     run: Run
     asked: Wishes
     launcher: Launcher
     why: Why = "cutover"
+    first: Replication | None = None
     left_alone: Collection[PartitionKey] = ()
     cut: str | None = None
     moved: Sequence[GroupRow] = ()
@@ -82,6 +89,40 @@ class Turn:
         return [*deny, ("copied", self._copy), ("groups", self._groups), *sealed]
 
     @property
+    def source(self) -> str:
+        """The cluster from which this direction copies, as people call it: by its connection in the first file."""
+        return self.first.target.connection if self.first else self.run.replication.source.connection
+
+    @property
+    def target(self) -> str:
+        return self.first.source.connection if self.first else self.run.replication.target.connection
+
+    def will(self, step: str) -> str:
+        """The text of a step that is to be done."""
+        source, target, asked, name = self.source, self.target, self.asked, self.run.replication.name
+        first = self.first.name if self.first else ""
+        chunks = "all chunks" if asked.sample < 0 else counted(asked.sample, "chunk")
+        return {
+            "surplus set aside": f"what only {target} has is copied to topics on {source} that end with .surplus",
+            "other direction opened": f"{name} begins to copy from {source} behind everything that {target} has",
+            "first direction opened": f"{first} goes on, with what only {target} has and was not set aside",
+            "producers denied": f"a rule (ACL) on {source} denies everybody but super users to write to its topics",
+            "copied": f"runs copy until nobody has written to {source} for {asked.quiet:g} s, and all is verified",
+            "groups": f"those that the file selects are moved to {target}, once they have no members on {source}"
+            if self.run.replication.groups.include
+            else "the file selects none",
+            "settings": f"those of the topics on {target} that do not follow {source} are named",
+            "rights": f"rules (ACLs) are carried over to {target}",
+            "audit": f"{chunks} of each partition are compared on both sides",
+            "sealed": f"{name} copies no more, and others may write to {target}",
+            "certificate": f"the store keeps it{f', and its files are written to {asked.out}' if asked.out else ''}",
+        }[step]
+
+    def to_do(self, steps: Sequence[Step]) -> list[StepRow]:
+        """The rows of steps that were not begun."""
+        return [StepRow(step=name, state="to do", what=self.will(name)) for name, _ in steps]
+
+    @property
     def certificate(self) -> list[Step]:
         return [("certificate", self._certify)]
 
@@ -92,7 +133,7 @@ class Turn:
                 self.done.append(StepRow(step=name, state="done", what=do()))
             except (NotYet, ReplicationError) as error:
                 self.done.append(StepRow(step=name, state="blocked", what=str(error)))
-                self.done += [StepRow(step=later, state="to do", what="") for later, _ in steps[number + 1 :]]
+                self.done += self.to_do(steps[number + 1 :])
                 return False
         return True
 
@@ -103,7 +144,7 @@ class Turn:
         )
 
     def _lags(self) -> dict[PartitionKey, int]:
-        return {key: lag for key, lag in lags(self.run).items() if key not in self.left_alone}
+        return {key: lag for key, lag in source_ends.lags(self.run).items() if key not in self.left_alone}
 
     def _deny(self) -> str:
         """Note it in the ledger first, so that it is known which rules are to be given back."""
@@ -112,19 +153,20 @@ class Turn:
         topics = {key.source.topic for key in view.positions}
         noted = {key.source.topic for key, position in view.positions.items() if position.denied}
         if others := sorted(writers.denied(run.clusters.source_admin, topics) - noted):
-            raise NotYet(f"{others[0]}: a rule that denies everybody to write is there already, and not ours")
+            raise NotYet(obstacles.DENIED_BY_OTHERS, topic=others[0], source=self.source)
         with leased(run, EVERYTHING) as leased_run:
             note = f"{self.asked.by} at {now()}"
             for key, position in view.positions.items():
                 if not position.denied:
                     sealing.change(leased_run, key, lambda at: (replace(at, denied=note),) if at else ())
         acls.write(run.clusters.source_admin, [writers.denial(topic) for topic in topics], ())
-        return f"nobody but super users may write to {len(topics)} topics of the source; --abort gives it back"
+        to = f"{counted(len(topics), 'topic')} on {self.source}"
+        return f"nobody but super users may write to {to}; --abort gives it back"
 
     def _copy(self) -> str:
         seals = [position.sealed for position in self._view().positions.values() if position.sealed]
         if others := [seal for seal in seals if seal.why != self.why]:
-            raise NotYet(f"a part of it was sealed {others[0]}")
+            raise NotYet(obstacles.SEALED_OTHERWISE, replication=self.run.replication.name, seal=others[0])
         if seals:  # a part, before a crash
             with leased(self.run, EVERYTHING) as leased_run:
                 sealing.fence(leased_run)
@@ -134,22 +176,46 @@ class Turn:
         while left:
             report = runner.execute(one_more(self.run), self.launcher, Request())
             if failed := [line for line in report.failed if line.key not in self.left_alone]:
-                what = f"{len(failed)} ranges failed; {failed[0].key.source}: {failed[0].error}"
-                raise NotYet(f"{what}. Remedy: {failed[0].remedy}")
-            wrote = still_written(self.run, self.asked.quiet)
+                at, count, remedy = failed[0].key.source, counted(len(failed), "range"), failed[0].remedy
+                error = (failed[0].error or "").removeprefix(f"{at}: ")
+                name = self.run.replication.name
+                raise NotYet(
+                    obstacles.RANGES_FAILED, replication=name, failed=count, partition=at, error=error, remedy=remedy
+                )
+            wrote = source_ends.still_written(self.run, self.asked.quiet)
             behind = {} if wrote else self._lags()
             left -= bool(wrote) or sum(behind.values()) >= before
             before = sum(behind.values()) or math.inf
             if not wrote and not behind:
                 self.cut = to_text(from_millis(int(1000 * (time.time() - self.asked.quiet))))
-                return f"nothing was written for {self.asked.quiet:g} s, and everything is verified on the target"
-        first = next(iter(wrote or behind))
+                quiet = f"nothing was written to {self.source} for {self.asked.quiet:g} s"
+                return f"{quiet}, and everything is verified on {self.target}"
         if not wrote:
-            raise NotYet(f"{first.source}: {behind[first]} offsets stay unverified on the target; see the last report")
-        raise NotYet(
-            f"producers still write: the last time to {first.source} and {len(wrote or behind) - 1} other partitions;"
-            " stop them" + ("" if self.asked.deny else ", or deny them to write (--deny-producers)")
-        )
+            raise self._not_verified(behind)
+        partitions = first_of([key.source for key in wrote], "partition")
+        raise NotYet(obstacles.STILL_WRITTEN, partitions=partitions, source=self.source)
+
+    def _not_verified(self, behind: Mapping[PartitionKey, int]) -> NotYet:
+        key = min(behind)
+        left = counted(behind[key], "offset")
+        return NotYet(obstacles.NOT_VERIFIED, partition=key.source, offsets=left, target=self.target)
+
+    def foresee_groups(self, foreseen: LedgerView | None = None) -> None:
+        """For a dry run: the groups as they would be moved now, or once the ledger is as it is ``foreseen``."""
+        if not self.run.replication.groups.include:
+            return
+        rows = groups.move(self.run, apply=False, foreseen=foreseen).groups
+        at_work = writers.members(self.run.clusters.source_admin, [row.group for row in rows])
+        rows = [
+            replace(row, state="planned", why="its places are known when it is copied")
+            if row.why == groups.NOT_COPIED
+            else row
+            for row in rows
+        ]
+        why = f"it has members on {self.source}: stop them"
+        self.moved = [
+            replace(row, why=f"{row.why}; {why}" if row.why else why) if row.group in at_work else row for row in rows
+        ]
 
     def _groups(self) -> str:
         run = self.run
@@ -158,52 +224,61 @@ class Turn:
         self.moved = groups.move(run, apply=False).groups
         names = [row.group for row in self.moved if row.state != "left out"]
         if at_work := writers.members(run.clusters.source_admin, names):
-            raise NotYet(f"group {min(at_work)} and {len(at_work) - 1} others have members at the source: stop them")
+            raise NotYet(obstacles.MEMBERS_AT_WORK, groups=first_of(at_work, "group"), source=self.source)
         self.moved = groups.move(run, apply=True).groups
         for row in self.moved:
             waits = next((one for one in row.partitions if one.state in ("waiting", "refused")), None)
             if row.state in ("failed", "active") or (waits and row.state != "left out"):
-                raise NotYet(f"group {row.group}: {row.why or (waits and f'{waits.source}: {waits.why}')}")
-        exact = sum(0 < len(row.partitions) == row.exact for row in self.moved)
-        return f"{exact} of {len(self.moved)} exact, the others read at most {sum(r.again for r in self.moved)} again"
+                why = row.why or (f"{waits.source}: {waits.why}" if waits else row.state)
+                raise NotYet(obstacles.GROUP_NOT_MOVED, group=row.group, why=why)
+        if not self.moved:
+            return f"none that the file selects has a place in these topics on {self.source}"
+        return exactness(self.moved)
 
     def _settings(self) -> str:
         texts = dict.fromkeys(text for row in standing(self.run) for text in row.settings)
-        return "; ".join(texts) or "those of the target's topics follow the source"
+        differ = f"these do not follow {self.source}: {'; '.join(texts)}"
+        return differ if texts else f"those of the topics on {self.target} follow {self.source}"
 
     def _rights(self) -> str:
         looked = rights.look(self.run)
         rights.apply(self.run, looked)
-        return f"{len(looked.plan.to_create)} rules written, {len(looked.plan.to_remove)} removed"
+        return f"on {self.target} {len(looked.plan.to_create)} rules written, {len(looked.plan.to_remove)} removed"
 
     def _audit(self) -> str:
         sample = self.asked.sample
         with self.launcher as spark:
             report = audit(self.run, AuditRequest(sample=drawn(sample, None) if sample > 0 else None), spark)
         if report.outcome != "clean":
-            raise NotYet(report.text())
-        return f"{len(report.partitions)} partitions are as the source is"
+            raise NotYet(obstacles.AUDIT_DIFFERS, target=self.target, source=self.source, report=report.text())
+        return f"{counted(len(report.partitions), 'partition')} compared: {self.target} has what {self.source} has"
 
     def _seal(self) -> str:
         with leased(self.run, EVERYTHING) as run:
             sealing.fence(run)
             if behind := self._lags():
-                raise NotYet(f"{next(iter(behind)).source}: {next(iter(behind.values()))} offsets are not verified")
+                raise self._not_verified(behind)
             sealing.view_of(run)
             view = self._view()
             errors = sealing.seal_each(run, view.positions, self.why, self.asked)
             if errors:
-                raise NotYet(next(iter(errors.values())))
+                raise ReplicationError(next(f"{key.source}: {error}" for key, error in errors.items()))
             if behind := self._lags():
                 sealing.open_again(run, self._view())
-                raise NotYet(f"{next(iter(behind)).source}: somebody wrote while it was sealed; stop all producers")
-        return f"{len(view.positions)} partitions: no run copies any more, and others may write to the target"
+                raise NotYet(obstacles.WRITTEN_WHILE_SEALED, partition=min(behind).source, source=self.source)
+        partitions = f"{counted(len(view.positions), 'partition')} of {self.run.replication.name}"
+        return f"{partitions}: nothing more is copied, and others may write to {self.target}"
 
     def _certify(self) -> str:
         seals = [at.sealed.time for at in self._view().positions.values() if at.sealed]
         since = f"nobody has written to the source since {self.cut}" if self.cut else f"sealed {min(seals, default='')}"
         made = certifying.certify(self.run, self.asked.out, about=f"{self.why}: {since}")
         return "; ".join([made.certificate.verdict, *made.where])
+
+
+def first_of(names: Collection[Any], what: str) -> str:
+    """The first one, and how many there are more."""
+    return f"{min(names)}" + (f" and {counted(len(names) - 1, f'other {what}')}" if len(names) > 1 else "")
 
 
 def one_more(run: Run) -> Run:
@@ -218,7 +293,7 @@ def cutover(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     check(run, asked)
     turn = Turn(run=run, asked=asked, launcher=launcher)
     if sealing.selected(run).is_sealed:
-        turn.done.append(StepRow(step="sealed", state="done", what="it was sealed before"))
+        turn.done.append(SEALED_BEFORE)
         turn.carry_out(turn.certificate)
     else:
         turn.carry_out(turn.steps)
@@ -229,17 +304,11 @@ def preview(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """The steps that are left to do. Changes nothing. Raises as `cutover`."""
     check(run, asked)
     turn = Turn(run=run, asked=asked, launcher=launcher)
-    sealed = sealing.selected(run).is_sealed
-    turn.done = [StepRow(step=name, state="done" if sealed else "to do", what="") for name, _ in turn.steps]
-    if run.replication.groups.include:
-        turn.moved = groups.move(run, apply=False).groups
-        at_work = writers.members(run.clusters.source_admin, [row.group for row in turn.moved])
-        turn.moved = [
-            replace(row, why=f"{row.why + '; ' if row.why else ''}it has members at the source")
-            if row.group in at_work
-            else row
-            for row in turn.moved
-        ]
+    if sealing.selected(run).is_sealed:
+        turn.done = [SEALED_BEFORE, *turn.to_do(turn.certificate)]
+    else:
+        turn.done = turn.to_do(turn.steps)
+        turn.foresee_groups()
     return document_of(turn, applied=False)
 
 
@@ -247,19 +316,22 @@ def abort(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
     """Give back what a cut-over has denied to producers, as long as nothing is sealed. Raises Refused."""
     check(run, asked)
     if sealing.selected(run).is_sealed:
-        raise Refused(
-            f"{run.replication.name} is sealed: others may have written to the target",
-            "bring their records back (kafka-replication failback); if nobody has, kafka-replication failover --undo",
-        )
-    turn = Turn(run=run, asked=asked, launcher=launcher)
-    with leased(run, EVERYTHING) as leased_run:
-        view = sealing.view_of(run)
-        if any(position.sealed for position in view.positions.values()):
-            sealing.fence(leased_run)
-            sealing.open_again(leased_run, view)
-        given = give_back(leased_run)
-    turn.done.append(StepRow(step="given back", state="done", what=f"producers may write to {given} topics again"))
+        target = run.replication.target.connection
+        raise obstacles.ABORTED_TOO_LATE.refused(replication=run.replication.name, target=target)
+    turn, given = Turn(run=run, asked=asked, launcher=launcher), 0
+    if sealing.selected(run).positions:
+        with leased(run, EVERYTHING) as leased_run:
+            view = sealing.view_of(run)
+            if any(position.sealed for position in view.positions.values()):
+                sealing.fence(leased_run)
+                sealing.open_again(leased_run, view)
+            given = give_back(leased_run)
+    turn.done.append(StepRow(step="given back", state="done", what=_given(given, turn.source)))
     return document_of(turn, applied=True)
+
+
+def _given(topics: int, source: str) -> str:
+    return f"producers may write to {counted(topics, 'topic')} on {source} again" if topics else "nothing was denied"
 
 
 def give_back(run: LeasedRun) -> int:
@@ -298,65 +370,9 @@ def document_of(turn: Turn, *, applied: bool) -> TurnDocument:
         applied=applied,
         cut=turn.cut,
         steps=turn.done,
-        partitions=rows_of(turn.run),
+        partitions=source_ends.rows_of(turn.run),
         groups=turn.moved or groups.seen_last(turn.run).groups,  # an earlier call may have moved them
+        source=turn.source,
+        target=turn.target,
+        first=turn.first.name if turn.first else "",
     )
-
-
-def rows_of(run: Run) -> list[TurnRow]:
-    view = sealing.selected(run)
-    behind, times = lags(run), writers.last_writes(run.clusters.source_admin, [key.source for key in view.positions])
-    return [
-        TurnRow(
-            **place(key),
-            lag=behind.get(key, 0),
-            last_write=to_text(from_millis(times[key.source])) if key.source in times else None,
-            surplus=None,
-            seal=position.sealed,
-        )
-        for key, position in sorted(view.positions.items())
-    ]
-
-
-def lags(run: Run) -> dict[PartitionKey, int]:
-    """The number of source offsets, up to the high watermark, that are not verified, of each partition that has some.
-    Raises Unreachable.
-    """
-    view, keys = sealing.selected(run), _keys(run)
-    logs = offsets.all_three(run.clusters.source_admin, keys)
-    lags = dict[PartitionKey, int]()
-    for at, key in keys.items():
-        if not isinstance(log := logs[at], PartitionOffsets):
-            raise Unreachable(log.what, log.remedy)
-        if key not in view.positions:  # it is new, and the next run opens it
-            lags[key] = log.high_watermark - log.log_start
-            continue
-        hidden = log.high_watermark - log.last_stable
-        lags[key] = surplus_of(view[key], log.last_stable).span + view[key].pending().span + hidden
-    return {key: lag for key, lag in lags.items() if lag}
-
-
-def _keys(run: Run) -> dict[TopicPartition, PartitionKey]:
-    """The partitions of the source that are selected, and those that were."""
-    file, admin = run.replication, run.clusters.source_admin
-    there = topics.states(admin, [name for name in snapshotter.candidates(file, admin) if file.selects(name)])
-    view = sealing.selected(run)  # but for topics of which it is known that they were deleted
-    keys = {key.source: key for key in view.positions if key.source.topic in there or key not in view.deleted}
-    for name, state in there.items():
-        for at in (TopicPartition(name, number) for number in state.partitions):
-            keys.setdefault(at, PartitionKey(file.name, at, file.target_name(name)))
-    return keys
-
-
-def still_written(run: Run, seconds: float) -> set[PartitionKey]:
-    """The partitions whose end at the source moves within so many seconds; returns as soon as one does."""
-    keys = _keys(run)
-    before = offsets.high_watermarks(run.clusters.source_admin, keys)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        time.sleep(min(LOOK, seconds))
-        run.deadline.check(f"{run.replication.name}: waiting for the end of writes")
-        after = offsets.high_watermarks(run.clusters.source_admin, keys)
-        if moved := {keys[at] for at, end in after.items() if end != before[at]}:
-            return moved
-    return set()

@@ -6,73 +6,38 @@ the target since then, is cut over, and the first direction goes on behind its s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from kafka_replication.documents import place
 from kafka_replication.kafka import offsets, topics
-from kafka_replication.ledger.account import Account
-from kafka_replication.ledger.entries import Ids, Returned
+from kafka_replication.ledger.account import Account, Change
+from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.times import now
+from kafka_replication.planning import obstacles
 from kafka_replication.planning.backfill_request import BackfillRequest
-from kafka_replication.planning.turning import Stamp, is_behind, nothing_copied_since, surplus_of, turned
+from kafka_replication.planning.turning import Stamp, foreseen, surplus_of, turned
+from kafka_replication.reporting.table import counted
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import backfill, sealing, steps
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.clusters import raise_together
-from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, give_back, one_more, rows_of
+from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, give_back, one_more
 from kafka_replication.runs.leasing import EVERYTHING, leased
+from kafka_replication.runs.pairs import FAILBACK, Pair
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import TargetRecords
 from kafka_replication.verification.auditing import LastChunk
 
 APART: Final = ".surplus"
-FAILBACK: Final = "failback"  # why the other direction is sealed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """One partition: of the first direction, and of the ``other`` one; None where it has copied nothing yet."""
-
-    key: PartitionKey
-    other_key: PartitionKey
-    account: Account | None
-    other: Account | None
-
-    @property
-    def is_done(self) -> bool:
-        """True if the first direction goes on behind the seal of the other one."""
-        account, other = self.account, self.other
-        return account is not None and not account.position.sealed and other is not None and is_behind(account, other)
-
-    @property
-    def is_open(self) -> bool:
-        """True if the other direction was opened behind the seal of the first one, or by itself."""
-        return self.other is not None and (self.account is None or is_behind(self.other, self.account))
-
-    @property
-    def is_back(self) -> bool:
-        """True if the other direction has copied everything, and was sealed."""
-        seal = self.other.position.sealed if self.is_open and self.other else None
-        return seal is not None and seal.why == FAILBACK
-
-    @property
-    def begun(self) -> Returned | None:
-        """The turn behind the present seal, if the other direction has copied something since."""
-        other = self.other if self.is_open and self.account else None
-        return other.turn if other and not nothing_copied_since(other) else None
-
-    def surplus(self, source_end: int) -> Coverage:
-        """The source offsets that were never copied, without those that came back."""
-        if self.account is None:
-            return Coverage()
-        return turn.surplus if (turn := self.begun) else surplus_of(self.account, source_end)
+OPENED_BEFORE: Final = StepRow(step="first direction opened", state="done", what="it was opened before")
 
 
 @dataclass(kw_only=True)
@@ -135,7 +100,7 @@ class Failback:
         left = self._left()
         ends: list[Step] = [("first direction opened", self._open_forward)] if left else []
         if all(pair.is_back for pair in left):
-            return ends
+            return [*self.turn.certificate, *ends] if left else []
         aside: list[Step] = [("surplus set aside", self._set_aside)] if self.asked.aside else []
         return [*aside, ("other direction opened", self._open_back), *self.turn.steps, *ends]
 
@@ -144,41 +109,93 @@ class Failback:
         left = {pair.other_key for pair in self._left()}
         left_alone = [pair.other_key for pair in self.pairs() if pair.other_key not in left]
         run, asked = self.back, self.asked
-        return Turn(run=run, asked=asked, launcher=self.launcher, why="failback", left_alone=left_alone)
+        first = self.forward.replication
+        return Turn(run=run, asked=asked, launcher=self.launcher, why="failback", first=first, left_alone=left_alone)
 
     def document(self, *, applied: bool) -> TurnDocument:
-        pairs, back = self.pairs(), {row.key: row for row in rows_of(self.back)}
-        first = [pair.key for pair in self._left() if not pair.is_open]
-        theirs = offsets.high_watermarks(self.back.clusters.source_admin, [key.target for key in first])
-        ours = offsets.high_watermarks(self.forward.clusters.source_admin, [key.source for key in first])
-        rows = list[TurnRow]()
+        document, pairs = document_of(self.turn, applied=applied), self.pairs()
+        back, left = {row.key: row for row in document.partitions}, {pair.key: pair for pair in self._left()}
+        left = {key: pair for key, pair in left.items() if pair.other_key in back or not pair.is_open}
+        fresh = back.keys() - {pair.other_key for pair in pairs}  # new on the target: nothing was copied there
+        asked = [*(pair.other_key.source for pair in left.values()), *(key.source for key in fresh)]
+        theirs = offsets.high_watermarks(self.back.clusters.source_admin, asked)
+        ours = self._source_ends(left.values())
+        rows = [replace(row, new=_last(theirs[row.source], row.lag)) for key, row in back.items() if key in fresh]
         for pair in pairs:
-            if pair.other and pair.other_key in back and pair.key not in first:
-                turn = pair.other.turn
-                rows.append(replace(back[pair.other_key], surplus=turn.surplus.span if turn else 0))
-            elif pair.account and pair.key in first:
-                position, surplus = pair.account.position, pair.surplus(ours[pair.key.source])
-                end = position.sealed.target_until if position.sealed else position.target_end
-                lag = theirs[pair.key.target] - end
-                rows.append(TurnRow(**place(pair.other_key), lag=lag, last_write=None, surplus=surplus.span))
-        return replace(document_of(self.turn, applied=applied), partitions=rows)
+            row = back.get(pair.other_key, TurnRow(**place(pair.other_key), lag=0, last_write=None))
+            if pair.key in left:
+                rows.append(self._row(row, pair, theirs[pair.other_key.source], ours.get(pair.key.source)))
+            elif pair.other and pair.other_key in back:
+                surplus = turn.surplus if (turn := pair.other.turn) else Coverage()
+                rows.append(replace(row, surplus=surplus.span, surplus_offsets=surplus))
+        if not applied:
+            errors = self._in_the_way(left.values(), ours)
+            rows = [replace(row, error=errors.get(row.key, "")) for row in rows]
+        return replace(document, partitions=sorted(rows, key=lambda row: row.key))
+
+    def _row(self, row: TurnRow, pair: Pair, end: int, source_end: int | None) -> TurnRow:
+        """``end`` is that of the partition on the target, ``source_end`` that on the source."""
+        surplus = Coverage() if source_end is None else pair.surplus(source_end)
+        row = replace(row, surplus=surplus.span, surplus_offsets=surplus)
+        row = replace(row, begins_at=pair.begun.target.until if pair.begun else source_end)
+        if pair.is_open and pair.other:
+            return replace(row, new=surplus_of(pair.other, end))
+        new = _last(end, end - pair.sealed_at) if pair.account else Coverage()
+        return replace(row, new=new, lag=new.span)
+
+    def _source_ends(self, pairs: Iterable[Pair]) -> dict[TopicPartition, int]:
+        at = [pair.key.source for pair in pairs if pair.account]
+        return offsets.high_watermarks(self.forward.clusters.source_admin, at)
+
+    def _in_the_way(self, pairs: Iterable[Pair], ends: Mapping[TopicPartition, int]) -> dict[PartitionKey, str]:
+        """The reasons why partitions cannot be opened as they are now."""
+        opening, errors = [pair for pair in pairs if pair.account and not pair.is_back], dict[PartitionKey, str]()
+        there = topics.states(self.forward.clusters.source_admin, {pair.key.source.topic for pair in opening})
+        for pair in opening:
+            state, end = there.get(pair.key.source.topic), ends[pair.key.source]
+            try:
+                self._check_openable(pair, end, state.id if state else "")
+                if pair.begun or not self.asked.aside:
+                    self._needs_opening(pair, pair.surplus(end))
+            except NotYet as error:
+                errors[pair.other_key] = str(error)
+        return errors
+
+    def foreseen(self) -> LedgerView:
+        """The ledger of the other direction as it will be when it has copied everything that is new now."""
+        view, left = self.back.view(), [pair for pair in self._left() if pair.account and not pair.begun]
+        sealed = [pair for pair in left if pair.account and pair.account.position.sealed]
+        receipts, ours = (
+            self.forward.clusters.ledger.receipts({pair.key: None for pair in sealed}),
+            self._source_ends(sealed),
+        )
+        theirs = offsets.high_watermarks(self.back.clusters.source_admin, [pair.key.target for pair in sealed])
+        for pair in sealed:
+            assert pair.account is not None
+            aside = _apart(pair.key) if self.asked.aside else ""
+            opened = self._turned(
+                self.back, pair.other_key, (self.forward, pair.account, receipts), ours[pair.key.source], aside
+            )
+            end = theirs[pair.key.target]
+            view = foreseen(opened, view, OffsetRange(min(pair.sealed_at, end), end))
+        return view
 
     def _set_aside(self) -> str:
         """Copy what only the source has to topics of their own on the target, exactly once, as a backfill does."""
         spans, left = 0, [pair for pair in self._left() if pair.account]
         if read_back := [pair for pair in left if self.back.replication.selects(_apart(pair.key))]:
-            raise NotYet(
-                f"{self.back.replication.name} selects {_apart(read_back[0].key)}: it would copy it to the source;"
-                " leave it out of its file (topics.exclude)"
-            )
+            name, apart = self.back.replication.name, _apart(read_back[0].key)
+            raise NotYet(obstacles.SURPLUS_SELECTED, replication=name, topic=apart, source=self.turn.target)
         logs = offsets.high_watermarks(self.forward.clusters.source_admin, [pair.key.source for pair in left])
         for pair in left:
             for range_ in pair.surplus(logs[pair.key.source]):
                 report = backfill.execute(one_more(self.forward), self.launcher, _request_of(pair.key, range_))
                 if report.failed:
-                    raise NotYet(f"{pair.key.source} {range_}: {report.failed[0].error}. {report.failed[0].remedy}")
+                    error, remedy = report.failed[0].error, report.failed[0].remedy
+                    at = pair.key.source
+                    raise NotYet(obstacles.SURPLUS_FAILED, partition=at, range=range_, error=error, remedy=remedy)
                 spans += range_.span
-        return f"{spans} offsets are in topics of the target that end with {APART}"
+        return f"{counted(spans, 'offset')} copied to topics on {self.turn.source} that end with {APART}"
 
     def _is_apart(self, key: PartitionKey, surplus: Coverage) -> bool:
         view, apart = self.forward.view(), replace(key, target_topic=_apart(key))
@@ -207,37 +224,43 @@ class Failback:
                     aside = _apart(pair.key) if self.asked.aside else ""
                     self._open(back, pair.other_key, (forward, pair.account, receipts), end, aside)
             steps.advance(back, [pair.other_key for pair in left])
-        text = f"{len(left)} partitions; the source has {surplus} offsets that were never copied, and keeps them"
-        return text + (f"; producers may write to {given} topics of the source again" if given else "")
+        source, target = self.turn.source, self.turn.target
+        text = f"{counted(len(left), 'partition')} of {source}, to go on behind everything that {target} has"
+        if surplus:
+            text += f"; {counted(surplus, 'offset')} that only {target} has stay there"
+        return text + (f"; producers may write to {counted(given, 'topic')} on {target} again" if given else "")
 
     def _needs_opening(self, pair: Pair, only: Coverage) -> bool:
         """Raises NotYet if what was asked for cannot be done any more."""
         aside, at = _apart(pair.key) if self.asked.aside else "", pair.key.source
         if turn := pair.begun:
             if aside and only and turn.aside != aside:
-                raise NotYet(f"{at}: what only the source has was not set aside before it was opened")
+                raise NotYet(obstacles.SURPLUS_TOO_LATE, partition=at, source=self.turn.target)
             return False
         config = topics.config(self.forward.clusters.source_admin, at.topic) if only and not aside else {}
         if "compact" in config.get("cleanup.policy", ""):
-            raise NotYet(
-                f"{at}: the topic is compacted, and the source has {only.span} offsets that never arrived: the newest"
-                " record of a key would be another one on each side; have them set aside (--surplus-aside)"
-            )
+            left, source = counted(only.span, "offset"), self.turn.target
+            raise NotYet(obstacles.COMPACTED, partition=at, source=source, offsets=left)
         if aside and not self._is_apart(pair.key, only):
-            raise NotYet(f"{at}: somebody has written there meanwhile; stop all producers there")
+            raise NotYet(obstacles.SURPLUS_GREW, partition=at, source=self.turn.target)
         return True
 
     def _open(
         self, run: LeasedRun, key: PartitionKey, sealed: tuple[LeasedRun, Account, Receipts], end: int, aside: str = ""
     ) -> None:
         """Open the partition of ``run`` behind that of the ``sealed`` direction, of which it is noted first."""
+        sealing.follow(sealed[0], sealed[1].key, run.replication.name)
+        change = self._turned(run, key, sealed, end, aside)
+        sealing.change(run, key, lambda _: change.write)
+
+    def _turned(
+        self, run: Run, key: PartitionKey, sealed: tuple[Run, Account, Receipts], end: int, aside: str
+    ) -> Change:
         sealed_run, other, receipts = sealed
-        sealing.follow(sealed_run, other.key, run.replication.name)
         theirs = other.position.ids
         ids = Ids(sealed_run.clusters.target.catalogue.cluster_id(), theirs.target_topic, theirs.source_topic)
         stamp = Stamp(by=self.asked.by, reason=self.asked.reason, run_id=run.run_id, time=now())
-        change = turned(key, run.view(), ids, other, receipts, end, stamp, aside)
-        sealing.change(run, key, lambda _: change.write)
+        return turned(key, run.view(), ids, other, receipts, end, stamp, aside)
 
     def _check_openable(self, pair: Pair, end: int, topic_id: str) -> None:
         """Raises NotYet."""
@@ -245,25 +268,19 @@ class Failback:
         assert account is not None
         position, at = account.position, pair.key.source
         if not position.sealed:
-            raise NotYet(f"{at}: {pair.key.replication} is not sealed: cut it over, or give its source up, first")
+            raise NotYet(obstacles.FIRST_NOT_SEALED, partition=at, replication=pair.key.replication)
         copied = max([position.next_offset, *(range_.until for range_ in position.coverage)])
         if end < copied:
-            raise NotYet(
-                f"{at}: the source ends at {end}, but was copied up to {copied}: it lost its end, and"
-                " these records are only on the target; keep the target, and copy it to new topics"
-            )
+            source, target = self.turn.target, self.turn.source
+            raise NotYet(obstacles.LOST_END, partition=at, source=source, target=target, end=end, copied=copied)
         seal = other.position.sealed if other else None
         if other is not None and seal and pair.is_open and seal.why != FAILBACK:
-            raise NotYet(
-                f"{other.key.source}: it was sealed {seal}; to go on from there, name it first: kafka-replication"
-                f" failback {other.key.replication}.yaml {pair.key.replication}.yaml"
-            )
+            names = {"other": other.key.replication, "replication": pair.key.replication}
+            raise NotYet(obstacles.OTHER_SEALED, partition=other.key.source, seal=seal, **names)
         if other is not None and not seal and not pair.is_open:
-            raise NotYet(
-                f"{other.key.source}: {other.key.replication} copies it already, not behind this seal; seal it first"
-            )
+            raise NotYet(obstacles.OTHER_COPIES, partition=other.key.source, other=other.key.replication)
         if topic_id != position.ids.source_topic:
-            raise NotYet(f"{at}: the source topic was deleted or created anew; copy the target to new topics")
+            raise NotYet(obstacles.CREATED_ANEW, partition=at, source=self.turn.target, target=self.turn.source)
 
     def _open_forward(self) -> str:
         """Let the first direction go on behind the seal of the other one."""
@@ -275,20 +292,22 @@ class Failback:
             if late := {other: span for other, span in late.items() if span}:
                 view = sealing.selected(back)
                 sealing.open_again(back, replace(view, positions={other: view.positions[other] for other in late}))
-                raise NotYet(
-                    f"{sum(late.values())} offsets were written meanwhile, such as to {next(iter(late)).source} on the"
-                    " target; stop all producers there"
-                )
+                count, at = counted(sum(late.values()), "offset"), min(late).source
+                raise NotYet(obstacles.WRITTEN_MEANWHILE, offsets=count, source=self.turn.source, partition=at)
             receipts, surplus = back.clusters.ledger.receipts(dict.fromkeys(pair.other_key for pair in left)), 0
             _check_last(back, [pair.other_key for pair in left], self.launcher)
             for pair in left:
                 other = pair.other
                 if other is None or other.position.sealed is None:
-                    raise NotYet(f"{pair.other_key}: it is not sealed any more: another command is at work")
+                    raise NotYet(obstacles.NOT_SEALED_ANY_MORE, partition=pair.other_key.source)
                 self._open(forward, pair.key, (back, other, receipts), ends[pair.key])
                 surplus += other.turn.surplus.span if other.turn and not other.turn.aside else 0
             steps.advance(forward, [pair.key for pair in left])
-        return f"{len(left)} partitions go on; {surplus} offsets that were never copied come with the next run"
+        text = f"{self.forward.replication.name} goes on in {counted(len(left), 'partition')}"
+        if not surplus:
+            return text
+        source, target = self.turn.source, self.turn.target
+        return f"{text}; {counted(surplus, 'offset')} that only {target} has come to {source} with its next run"
 
 
 def _check_last(run: Run, keys: Collection[PartitionKey], launcher: Launcher) -> None:
@@ -300,11 +319,13 @@ def _check_last(run: Run, keys: Collection[PartitionKey], launcher: Launcher) ->
     with launcher as spark:
         report = audit(run, AuditRequest(sample=LastChunk(1, 0)), spark)
     for one in (one for one in report.partitions if one.key in keys and one.outcome != "clean"):
-        raise NotYet(
-            f"{one.key.source}: the last records that {one.key.replication} copied are not the same on both sides: one"
-            " of them lost its end. Audit it (kafka-replication audit); keep what is right, and copy it to new topics\n"
-            f"{report.text()}"
-        )
+        at, name, text = one.key.source, one.key.replication, report.text()
+        raise NotYet(obstacles.LAST_DIFFER, partition=at, replication=name, report=text)
+
+
+def _last(end: int, span: int) -> Coverage:
+    """So many offsets before the end."""
+    return Coverage.of([OffsetRange(end - max(0, span), end)])
 
 
 def _apart(key: PartitionKey) -> str:
@@ -337,7 +358,7 @@ def failback(forward: Run, back: Run, asked: Wishes, launcher: Launcher) -> Turn
     before = turning.steps
     turn = turning.turn
     if not before:
-        turn.done.append(StepRow(step="first direction opened", state="done", what="it was opened before"))
+        turn.done.append(OPENED_BEFORE)
     turn.carry_out(before)
     return turning.document(applied=True)
 
@@ -346,5 +367,8 @@ def preview(forward: Run, back: Run, asked: Wishes, launcher: Launcher) -> TurnD
     """The records that one side only has, and the steps. Changes nothing. Raises as `failback`."""
     turning = Failback(forward=forward, back=back, asked=asked, launcher=launcher)
     turning.check()
-    turning.turn.done = [StepRow(step=name, state="to do", what="") for name, _ in turning.steps]
+    turn, steps_left = turning.turn, turning.steps
+    turn.done = turn.to_do(steps_left) if steps_left else [OPENED_BEFORE]
+    if any(name == "groups" for name, _ in steps_left):
+        turn.foresee_groups(turning.foreseen())
     return turning.document(applied=False)

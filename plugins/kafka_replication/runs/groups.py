@@ -15,6 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.documents import GroupPlaceRow, GroupRow, GroupState
 from kafka_replication.kafka import AdminClient, clients, groups, offsets, topics
 from kafka_replication.kafka.groups import ActiveGroup, Committed
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.rights import Operation, Resource, Right
@@ -32,6 +33,7 @@ AGAIN_AFTER: Final = 86_400.0  # seconds
 _STREAMS: Final = ("-changelog", "-repartition")  # topics that an application of Kafka Streams makes: id-name-changelog
 _MOVABLE: Final = ("classic", "consumer")
 SEALED: Final = "this direction is sealed: its groups are moved no more"
+NOT_COPIED: Final = "nothing of this partition was copied yet"
 _MOST: Final = 20  # groups that one finding names
 
 
@@ -46,9 +48,10 @@ class _Seen:
     left_out: str = ""  # why it is not moved
 
 
-def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument:
+def move(run: Run, *, apply: bool, only: Collection[str] = (), foreseen: LedgerView | None = None) -> GroupsDocument:
     """Translate the places of all groups that the file selects, or of ``only`` some of them, and commit them if
-    ``apply`` says so. The store remembers what was seen, where all groups were.
+    ``apply`` says so. The store remembers what was seen, where all groups were. ``foreseen``: the ledger as it will be,
+    for a dry run of what is not copied yet.
 
     Raises Unreachable, LedgerUnreadable, and BadInput where the file selects no group, or none of this name. What
     concerns one group is in its row.
@@ -71,7 +74,7 @@ def move(run: Run, *, apply: bool, only: Collection[str] = ()) -> GroupsDocument
     idle = {one.group: _as_it_was(known[one.group]) for one in seen if _is_idle(one, known.get(one.group))}
     moving = [one for one in seen if one.group not in idle and not one.left_out]
     ends, _ = offsets.last_stable_each(admins[0], sorted({at for one in moving for at in one.source}))
-    translated = _translated(run, admins[1], moving, ends)
+    translated = _translated(run, admins[1], moving, ends, foreseen=foreseen)
     # One that cannot be read now keeps its places: they are all that is left if the source is lost.
     rows = [
         replace(row, partitions=before.partitions, moved_at=before.moved_at)
@@ -250,21 +253,24 @@ def _translated(
     ends: Mapping[TopicPartition, int],
     *,
     given_up: bool = False,
+    foreseen: LedgerView | None = None,
 ) -> dict[str, list[GroupPlaceRow]]:
     """The rows of these groups, as they are before anything is committed. ``given_up``: the source is."""
     if not seen:
         return {}
-    name, view = run.replication.name, run.view()
+    name, ledger = run.replication.name, run.view()
+    view = foreseen or ledger
     wanted = sorted({at for one in seen for at in one.source})
     keys = {at: PartitionKey(name, at, run.replication.target_name(at.topic)) for at in wanted}
     opened = {at: key for at, key in keys.items() if key in view.positions}
-    receipts = run.clusters.ledger.receipts(dict.fromkeys(opened.values()))
+    receipts = run.clusters.ledger.receipts({key: None for key in opened.values() if key in ledger.positions})
+    receipts = replace(receipts, stored={**dict.fromkeys(opened.values(), ()), **receipts.stored})
     logs = offsets.all_three(target, [key.target for key in opened.values()])
-    places = {
-        at: GroupPlaces.of(view[key], receipts, OffsetRange(log.log_start, log.high_watermark), ends=given_up)
-        for at, key in opened.items()
-        if not isinstance(log := logs[key.target], Trouble)
-    }
+    places = dict[TopicPartition, GroupPlaces]()
+    for at, key in opened.items():
+        if not isinstance(log := logs[key.target], Trouble):
+            end = max(log.high_watermark, view.positions[key].target_end if foreseen else 0)
+            places[at] = GroupPlaces.of(view[key], receipts, OffsetRange(log.log_start, end), ends=given_up)
 
     def row_of(one: _Seen, at: TopicPartition) -> GroupPlaceRow:
         committed, copy = one.source[at], keys[at].target
@@ -281,7 +287,7 @@ def _translated(
         if committed is None:
             return replace(row, state="waiting", why="an open transaction is about to commit its offset")
         if at not in places:
-            why = str(logs[copy]) if copy in logs else "nothing of this partition was copied yet"
+            why = str(logs[copy]) if copy in logs else NOT_COPIED
             return replace(row, why=why)
         there = one.target.get(copy)
         found = places[at].beside(committed.offset, there.offset if there else None)

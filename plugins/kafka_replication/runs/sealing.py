@@ -12,9 +12,10 @@ from kafka_replication.ledger.entries import Entry, Position, Seal
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import EXACTLY_ONCE
-from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import PartitionKey, opening_id, verified_id
 from kafka_replication.model.times import now
+from kafka_replication.planning import obstacles
 from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runs import steps
@@ -34,10 +35,7 @@ def check(run: Run) -> None:
     """Raises Refused."""
     file = run.replication
     if reasons := file.not_one_to_one:
-        raise Refused(
-            f"{file.name}: a direction with this {' and '.join(reasons)} cannot be sealed",
-            "only a Kafka target with partitioning: keep, delivery: exactly_once and one writer can",
-        )
+        raise obstacles.CANNOT_BE_SEALED.refused(replication=file.name, settings=" and ".join(reasons))
 
 
 def selected(run: Run) -> LedgerView:
@@ -51,12 +49,10 @@ def view_of(run: Run) -> LedgerView:
     """The same of a replication that can be sealed. Raises Refused."""
     view = selected(run)
     if not view.positions:
-        raise Refused(f"{run.replication.name}: nothing was copied yet", "the target has nothing to fail over to")
+        raise obstacles.NOTHING_COPIED.refused(replication=run.replication.name)
     if other := [key for key, position in view.positions.items() if position.delivery != EXACTLY_ONCE]:
-        raise Refused(
-            f"{other[0].source}: its records were copied with delivery {view.positions[other[0]].delivery}",
-            "only what was copied with exactly_once can be sealed: let a run copy with it first, or reset the topic",
-        )
+        delivery = view.positions[other[0]].delivery
+        raise obstacles.OTHER_DELIVERY.refused(partition=other[0].source, delivery=delivery)
     return view
 
 
@@ -111,23 +107,14 @@ def open_again(run: LeasedRun, view: LedgerView) -> None:
     followed = {key: at.followed_by for key, at in view.positions.items() if at.sealed and at.followed_by}
     if followed:
         key, other = next(iter(followed.items()))
-        raise Refused(
-            f"{key.source}: the replication {other} goes on behind this seal, in the other direction: records would go"
-            " round",
-            f"end {other} first: seal it (kafka-replication cutover or failover), and go back with kafka-replication"
-            " failback, which names it first",
-        )
+        raise obstacles.SEAL_FOLLOWED.refused(partition=key.source, other=other)
     there = ends(run, view)
     seals = {key: position.sealed for key, position in view.positions.items() if position.sealed}
     # Also what retention has removed since, or an open transaction hides, was written by somebody.
     if moved := sorted(key for key, seal in seals.items() if there.get(key) != seal.target_until):
         key = moved[0]
-        raise Refused(
-            f"{len(moved)} target partitions do not end where they were sealed; the first is {key.target}: it ended"
-            f" at {seals[key].target_until} and ends at {there.get(key, 'an unknown offset')}. Others have written"
-            " there, or it lost data, or it does not answer: a copy cannot go on",
-            "bring their records back first (kafka-replication failback), or keep the target as it is",
-        )
+        was, end = seals[key].target_until, there.get(key, "an unknown offset")
+        raise obstacles.TARGET_MOVED.refused(count=len(moved), partition=key.target, was=was, end=end)
     for key, seal in seals.items():
         change(run, key, partial(_opened, seal))
 
@@ -139,7 +126,7 @@ def follow(run: LeasedRun, key: PartitionKey, other: str) -> None:
 
     def noted(position: Position | None) -> Sequence[Entry]:
         if position is None or position.sealed is None:
-            raise Refused(f"{key.source}: it is not sealed any more", "another command is at work: call this one again")
+            raise obstacles.NOT_SEALED_ANY_MORE.refused(partition=key.source)
         return () if position.followed_by == other else (replace(position, followed_by=other),)
 
     change(run, key, noted)
