@@ -276,6 +276,6 @@ def test_a_cut_over_denies_producers_and_gives_it_back(pair: Carrying) -> None:
     wait_until(lambda: "WRITE" in pair.may("alice", TOPIC))
     kafka_acls.write(pair.cluster.admin, [writers.denial(TOPIC)], [])
     done = cutover.cutover(run, wishes, InProcess())
-    assert "is there already, and not ours" in done.text
+    assert "on source already, and not ours" in done.text
     assert cutover.abort(run, wishes, InProcess()).steps[0].what == "nothing was denied"
     assert writers.denial(TOPIC) in pair.all_rules()

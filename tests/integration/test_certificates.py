@@ -97,6 +97,30 @@ def checked(scene: Scenario, file: Path, *more: str) -> tuple[int, str]:
     return code, out
 
 
+def test_a_run_until_a_time_is_one_cut_which_the_report_names_and_the_certificate_shows(
+    scene: Scenario, key: Path
+) -> None:
+    """Each partition ends before its first record of that time or later, wherever that is; nothing behind it is certified."""
+    scene.source.create(scene.topic, 3)
+    for partition, first in enumerate((0, 40, 200)):  # a record of number n has n milliseconds
+        scene.source.produce(scene.topic, numbered(100, first), partition)
+    until = datetime.fromtimestamp(1_700_000_000.070, UTC)
+    report = scene.run(request=Request(until=until))
+    assert "NOTE one cut: each partition up to its first record of 2023-11-14T22:13:20.070Z or later" in report.table()
+    cuts = [
+        next(offset for offset, record in read(scene.source.bootstrap, scene.topic, number) if record.timestamp >= at)
+        for number in range(3)
+        for at in [int(until.timestamp() * 1000)]
+    ]
+    assert cuts == [70, 30, 0]
+    made, file = certified(scene, key)
+    assert [(row["from"], row["until"]) for row in made["partitions"]] == [(0, cut) for cut in cuts]
+    assert [row["verified"] for row in made["partitions"]] == [[[0, cut]] if cut else [] for cut in cuts]
+    assert made["verified"] and "the source had 200 offsets that were never copied" in made["verdict"], made["verdict"]
+    assert checked(scene, file, "--data")[0] == 0
+    assert "one cut" not in scene.run().table(), "without a time there is none"
+
+
 def test_a_run_with_a_gap_a_quarantined_record_a_filter_and_an_adopted_part(scene: Scenario, key: Path) -> None:
     eventful(scene)
     made, file = certified(scene, key, code=1)

@@ -43,15 +43,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def to_exact_text(moment: datetime) -> str:
-    """The UTC moment with milliseconds."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def now(before: float = 0) -> str:
     """The current time, or so many seconds before it, as RFC 3339 in UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(time.time() - before, UTC)
-    return to_exact_text(moment)
+    return exactly(datetime.fromtimestamp(time.time() - before, UTC))
+
+
+def exactly(moment: datetime) -> str:
+    """A time in UTC as RFC 3339, to the millisecond: Kafka's records have no more."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def amount(size: float) -> str:

@@ -36,7 +36,7 @@ SEALED = Obstacle(
 SEALED_AND_FOLLOWED = Obstacle(
     "sealed-and-followed",
     SEALED.what,
-    "pause the DAG of this replication: {other} goes on behind it, in the other direction",
+    "run {other} instead, which goes on behind it in the other direction",
 )
 CANNOT_BE_SEALED = Obstacle(
     "cannot-be-sealed",

@@ -24,7 +24,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.choices import STATES
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, PartitionKey, TopicPartition, dump
-from kafka_replication.model.times import now, to_exact_text
+from kafka_replication.model.times import exactly, now
 from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting import certificate_page, signed
@@ -124,7 +124,7 @@ def look(run: Run, request: AuditRequest = ALL, *, until: datetime | None = None
             partition=request.partition,
             from_offset=request.range.from_,
             until_offset=None if end == MAX_OFFSET else end,
-            until_time=to_exact_text(until.astimezone(UTC)) if until else None,
+            until_time=exactly(until.astimezone(UTC)) if until else None,
         ),
         partitions=tuple(partitions),
         groups=groups,

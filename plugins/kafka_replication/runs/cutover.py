@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import PartitionKey
-from kafka_replication.model.times import from_millis, now, to_text
+from kafka_replication.model.times import now
 from kafka_replication.planning import obstacles
 from kafka_replication.planning.obstacles import Obstacle
 from kafka_replication.reporting.groups import exactness
@@ -187,7 +186,7 @@ class Turn:
             left -= bool(wrote) or sum(behind.values()) >= before
             before = sum(behind.values()) or math.inf
             if not wrote and not behind:
-                self.cut = to_text(from_millis(int(1000 * (time.time() - self.asked.quiet))))
+                self.cut = now(self.asked.quiet)
                 quiet = f"nothing was written to {self.source} for {self.asked.quiet:g} s"
                 return f"{quiet}, and everything is verified on {self.target}"
         if not wrote:

@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAdmitted, NotAuthorized, Unreachable
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
-from kafka_replication.model.times import now, to_text
+from kafka_replication.model.times import ceil_millis, exactly, from_millis, now
 from kafka_replication.model.trouble import Trouble, raise_errors
 from kafka_replication.planning import plan_codec, rights
 from kafka_replication.planning.backfill_plan import raise_refused
@@ -67,7 +67,8 @@ def _live(run: LeasedRun, request: Request) -> Planned:
     ]
     run_plan = _held(run, replace(made.plan, partitions=tuple(wanted)))
     if request.until and run_plan.to_account_for:
-        cut = f"one cut: each partition up to its first record of {to_text(request.until)} or later"
+        time = exactly(from_millis(ceil_millis(request.until)))
+        cut = f"one cut: each partition up to its first record of {time} or later"
         run_plan = replace(run_plan, said=(*run_plan.said, cut))
     return replace(made, plan=run_plan)
 
