@@ -64,6 +64,13 @@ def test_the_table_of_small_runs() -> None:
 
 
 @pytest.mark.slow
+def test_the_times_of_a_failover() -> None:
+    """Of a source that is killed: the dry run seals nothing."""
+    rows = cells_of(run("benchmarks.failover_times", PARTITIONS="3"))
+    assert [cells[:3] for cells in rows] == [["dry run", "3", "0"], ["`--apply`", "3", "3"]]
+
+
+@pytest.mark.slow
 def test_the_times_of_a_start() -> None:
     """From the terminal and in Airflow, all steps that depend on nothing but the run."""
     terminal, _, airflow = "\n".join(run("benchmarks.start_times", REPEATS="1")).partition("in Airflow")
