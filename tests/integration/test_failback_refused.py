@@ -90,7 +90,7 @@ def test_a_seal_behind_which_the_other_direction_goes_on_is_not_opened_again(sce
     opened_back(scene, back)
     with pytest.raises(Refused, match=f"{back.name} goes on behind this seal"):
         failover.undo(opened(scene, "undo"))
-    assert f"{back.name} goes on behind it" in scene.run().failed[0].remedy
+    assert f"{back.name} instead, which goes on behind it in the other direction" in scene.run().failed[0].remedy
     scene.target.produce(scene.topic, numbered(4, 200))
     assert not gone_back(scene, back).failed
     with pytest.raises(Refused, match=f"{scene.name} goes on behind this seal"):
