@@ -12,7 +12,6 @@ import os
 import random
 import sys
 import time
-from dataclasses import replace
 
 from benchmarks import clusters
 from benchmarks.clusters import Pair
@@ -50,9 +49,9 @@ def _batches(size: int, count: int, codec: int) -> list[Batch]:
     words = [str(dice.getrandbits(40)) for _ in range(400)]
     values = (" ".join(dice.choices(words, k=size // 8 + 1)).encode()[:size] for _ in range(count))
     [plain] = batches(memoryview(raw_batch([RawRecord(b"k%08d" % at, value) for at, value in enumerate(values)])))
-    one = replace(plain, attributes=codec, payload=memoryview(packed(codec, bytes(plain.payload))))
+    one = plain._replace(attributes=codec, payload=memoryview(packed(codec, bytes(plain.payload))))
     number = max(2, batch_engine.TOGETHER // (count * (size + 20)))
-    return [replace(one, base_offset=at * count) for at in range(number)]
+    return [one._replace(base_offset=at * count) for at in range(number)]
 
 
 def _packing(size: int, count: int, codec: int) -> float:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.batch_scan import with_visibility
+from kafka_replication.kafka.batch_scan import BatchScan, with_visibility
+from kafka_replication.runtime.deadline import StallClock
 from kafka_replication.verification.digests import BatchDigest
-from kafka_replication.wire.batch import CONTROL, FRAME, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Malformed, batches
+from kafka_replication.wire.batch import (
+    CODEC,
+    CONTROL,
+    FRAME,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Batch,
+    Malformed,
+    batches,
+)
 
 COMMIT, ABORT = b"\x10\x00\x00\x00\x08\x00\x00\x00\x01\x00", b"\x10\x00\x00\x00\x08\x00\x00\x00\x00\x00"
 
@@ -92,7 +102,7 @@ def digest(*found: Batch) -> str:
         made(0, 2, b"records", attributes=1),
         made(0, 2, b"records", base_timestamp=6),
         made(0, 2, b"records", attributes=LOG_APPEND_TIME),
-        replace(made(0, 2, b"records"), last_offset_delta=2),
+        made(0, 2, b"records")._replace(last_offset_delta=2),
     ],
     ids=["records", "count", "codec", "time", "type of time", "delta"],
 )
@@ -111,7 +121,7 @@ def test_what_the_target_sets_is_not_in_the_digest() -> None:
 
 def checked(*several: Batch) -> list[Batch]:
     """With the checksums of a broker."""
-    return [replace(one, checksum=crc32c(one.body)) for one in several]
+    return [one._replace(checksum=crc32c(one.body)) for one in several]
 
 
 def test_a_reader_sees_what_was_committed() -> None:
@@ -138,3 +148,59 @@ def test_an_aborted_transaction_may_have_begun_before_what_came() -> None:
     )
     seen = [visible for _, visible in with_visibility(came, [(3, 1), (16, 1)])]
     assert seen == [False, False, False, False]
+
+
+class Arrived(BatchScan):
+    """All batches are there: nothing is fetched."""
+
+    def __init__(self, came: list[tuple[Batch, bool]]) -> None:
+        self._pending, self._clock = deque(came), StallClock(60)
+        self.position, self.leader_epoch, self.passed = 0, None, list[tuple[int, int]]()
+        self.passing = lambda epoch, until: self.passed.append((epoch, until))
+
+    def _fetch(self, until: int) -> bool:
+        self.position = until
+        return False
+
+
+KINDS = st.sampled_from([(0, 0), (3, 0), (TRANSACTIONAL | 3, 0), (LOG_APPEND_TIME, 0), (0, 1), (0, 2)])
+
+
+ARRIVED = st.lists(st.tuples(KINDS, st.integers(1, 3), st.booleans(), st.integers(0, 2)), max_size=12)
+PLAIN, OF_BROKER = (3, 0), (LOG_APPEND_TIME, 0)
+
+
+@given(drawn=ARRIVED, end=st.integers(0, 40), first=st.integers(0, 3), most=st.integers(1, 9), room=st.integers(0, 4))
+@example(drawn=[(PLAIN, 2, True, 0), (PLAIN, 1, False, 0), (PLAIN, 1, True, 0)], end=9, first=0, most=9, room=4)
+@example(drawn=[(PLAIN, 2, True, 0), (PLAIN, 1, True, 0)], end=9, first=1, most=9, room=4)
+@example(drawn=[((0, 0), 2, True, 0), (OF_BROKER, 1, True, 0)], end=9, first=0, most=9, room=4)
+def test_what_is_taken_together_is_what_is_taken_one_by_one(
+    drawn: list[tuple[tuple[int, int], int, bool, int]], end: int, first: int, most: int, room: int
+) -> None:
+    came, offset, epoch = list[tuple[Batch, bool]](), 0, 0
+    for (attributes, hole), count, visible, gap in drawn:
+        epoch += gap == 2
+        one = made(offset + gap // 2, count, b"r" * count, attributes=attributes, leader_epoch=epoch)
+        came.append((one._replace(last_offset_delta=count - 1 + hole), visible))
+        offset = came[-1][0].until
+    until, largest = min(end, offset + 1), FRAME + room
+    one_by_one, together = Arrived(came), Arrived(came)
+    one_by_one.position = together.position = first
+    wanted = list[Batch]()
+    while (batch := one_by_one.peek(until)) is not None:
+        wanted.append(batch)
+        one_by_one.take(until)
+    found = list[Batch]()
+    while (batch := together.peek(until)) is not None:
+        if whole := together.take_whole(until, most, largest):
+            assert whole[0] == batch and sum(each.count for each in whole) <= most
+            assert len({(each.attributes & CODEC, each.leader_epoch) for each in whole}) == 1
+            assert all(each.is_as_sent and each.count == each.last_offset_delta + 1 for each in whole)
+            assert all(first <= each.base_offset and each.until <= until and each.size <= largest for each in whole)
+            found += whole
+        else:
+            found.append(batch)
+            together.take(until)
+    assert found == wanted and together.position == one_by_one.position
+    assert together.leader_epoch == one_by_one.leader_epoch
+    assert dict(together.passed) == dict(one_by_one.passed), "each leader epoch, up to which offset"

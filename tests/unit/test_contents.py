@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -43,12 +42,12 @@ def test_a_compressed_batch_has_the_size_of_the_same_batch_without_compression(c
 def test_what_is_damaged_is_taken_to_be_compressed_as_well_as_the_last_one() -> None:
     contents, good = Contents(), batch(Codec.GZIP, packed(Codec.GZIP, RECORDS))
     sizes = [contents.of(good) for _ in range(EACH)]
-    damaged = replace(good, payload=memoryview(b"\0" * len(good.payload)))
+    damaged = good._replace(payload=memoryview(b"\0" * len(good.payload)))
     assert contents.of(damaged) == sizes[0]
 
 
 def test_a_batch_without_records_holds_nothing() -> None:
-    assert Contents().of(replace(PLAIN, count=0, payload=memoryview(b""))) == 0
+    assert Contents().of(PLAIN._replace(count=0, payload=memoryview(b""))) == 0
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +67,6 @@ def test_batches_that_compress_unequally_and_have_unequal_numbers_of_records(cod
     contents, estimated, exact = Contents(), 0, 0
     for plain in mixed:
         payload = memoryview(packed(codec, bytes(plain.payload)))
-        estimated += contents.of(replace(plain, attributes=codec, payload=payload))
+        estimated += contents.of(plain._replace(attributes=codec, payload=payload))
         exact += Contents().of(plain)
     assert 0.75 < estimated / exact < 1.25, estimated / exact

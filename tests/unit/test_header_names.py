@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kafka_replication.kafka.batch_scan import CUT, BatchScan, HeaderNames
@@ -65,7 +63,7 @@ def test_names_of_a_record_that_compaction_took_meanwhile_are_not_called_whole()
     """Its batch had four records, and has two now: the client may have read the others before."""
     odd = RawRecord(b"k", b"v", ((b"a\0b", b"content"),))
     [batch] = batches(memoryview(raw_batch([USUAL, odd], offset=100)))
-    stored = replace(batch, last_offset_delta=3)
+    stored = batch._replace(last_offset_delta=3)
     names = HeaderNames(AT, Stored(stored))
     assert [names.wrong(offset, (("a", b"content"),)) for offset in (100, 101)] == [None, CUT]
     for offset in (102, 103, 104, 99):

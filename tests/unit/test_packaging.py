@@ -51,7 +51,7 @@ BROUGHT = {
     "typing_extensions",
 }  # by pydantic, pyspark, OpenLineage's provider and Airflow (the page is served by its API server alone), in the version that these need
 # Of this repository's own programs, or needed by a provider.
-NOT_IN_THE_WHEEL = {"httpx", "pandas"}
+NOT_IN_THE_WHEEL = {"httpx", "pandas", "pyarrow"}
 # It calls us where somebody has installed it, and nothing here needs it: tests/dags/test_lineage.py.
 UNPINNED = {"apache-airflow-providers-openlineage"}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
+from itertools import groupby
 from typing import cast
 
 import pytest
@@ -44,19 +44,22 @@ def batch_of(number: int, size: int, codec: int = 0) -> Batch:
     value = number.to_bytes(4) * (size // 4 + 1)
     [plain] = batches(memoryview(raw_batch([RawRecord(b"%d" % number, value), RawRecord()], offset=2 * number)))
     payload = packed(codec, bytes(plain.payload))
-    return replace(plain, attributes=codec, payload=memoryview(payload))
+    return plain._replace(attributes=codec, payload=memoryview(payload))
 
 
 def packing_to(writer: Writer, largest: int) -> Packing:
-    return Packing(cast("BatchProducer", writer), largest)
+    return Packing(cast("BatchProducer", writer), largest, Contents())
 
 
-def sent(came: list[Batch], largest: int = 10 * TOGETHER) -> list[Batch]:
-    writer, contents = Writer(), Contents()
+def sent(came: list[Batch], largest: int = 10 * TOGETHER, *, together: bool = False) -> list[Batch]:
+    """What is sent of these batches, which are added one by one, or those of one codec ``together``."""
+    writer = Writer()
+    runs = groupby(came, lambda batch: batch.attributes & CODEC if together else batch.base_offset)
     packing = packing_to(writer, largest)
-    for batch in came:
-        packing.add(batch, contents.of(batch), range(batch.base_offset, batch.until))
+    for _, several in runs:
+        packing.add_whole([*several])
     digest = packing.hexdigest()
+    assert packing.offsets.count == packing.count
     expected = BatchDigest()
     for batch in writer.batches:
         expected.add_batch(batch)
@@ -73,11 +76,11 @@ def stored(batch: Batch) -> tuple[int, int, bytes]:
 @given(st.lists(st.tuples(SIZES, st.sampled_from([0, 3])), min_size=1, max_size=12))
 def test_all_records_are_sent_in_their_order(drawn: list[tuple[int, int]]) -> None:
     came = [batch_of(0x41414100 + number, size, codec) for number, (size, codec) in enumerate(drawn)]
-    found = sent(came)
-    content = b"".join(unpacked(batch.attributes & 7, batch.payload) for batch in found)
-    places = [content.index((0x41414100 + number).to_bytes(4)) for number in range(len(came))]
-    assert places == sorted(places)
-    assert all(batch in found for batch in came if batch.size >= LARGE), "a large one is sent as it is"
+    for found in (sent(came), sent(came, together=True)):
+        content = b"".join(unpacked(batch.attributes & 7, batch.payload) for batch in found)
+        places = [content.index((0x41414100 + number).to_bytes(4)) for number in range(len(came))]
+        assert places == sorted(places)
+        assert all(batch in found for batch in came if batch.size >= LARGE), "a large one is sent as it is"
 
 
 def test_small_ones_become_one() -> None:
@@ -110,9 +113,9 @@ def test_what_is_packed_takes_less_time_so_than_in_requests_of_its_own(
     for number in range(3):
         text = raw_batch([RawRecord()] * records, number * records)
         [plain] = batches(memoryview(text))
-        small = replace(plain, attributes=3, payload=memoryview(packed(3, bytes(plain.payload))))
+        small = plain._replace(attributes=3, payload=memoryview(packed(3, bytes(plain.payload))))
         assert small.size < LARGE
-        packing.add(small, 0, range(small.base_offset, small.until))
+        packing.add(small, range(small.base_offset, small.until))
     packing.hexdigest()
     assert (len(writer.batches) == 3) is sent_as_they_are
 
@@ -131,7 +134,7 @@ def test_no_batch_is_larger_than_the_target_takes() -> None:
 
 def test_a_damaged_one_is_passed_on_with_its_neighbours() -> None:
     came = [batch_of(number, 1_000) for number in range(3)]
-    came[1] = replace(came[1], payload=came[1].payload[:-1])
+    came[1] = came[1]._replace(payload=came[1].payload[:-1])
     assert [stored(batch) for batch in sent(came)] == [stored(batch) for batch in came]
 
 
@@ -144,12 +147,12 @@ def of_value(value: bytes, offset: int, codec: int = 0) -> bytes:
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_batches_that_are_compressed_better_than_the_estimate_says(codec: int) -> None:
     """Else many small ones become one that a consumer has no memory for."""
-    kept, contents = Writer(), Contents()
+    kept = Writer()
     packing = packing_to(kept, 10_000_000)
     values = [bytes(range(256)), *[bytes(2_000_000)] * 15]
     for offset, value in enumerate(values):
         [batch] = batches(memoryview(of_value(value, offset, codec)))
-        packing.add(batch, contents.of(batch), range(batch.base_offset, batch.until))
+        packing.add(batch, range(batch.base_offset, batch.until))
     packing.hexdigest()
     sizes = [len(unpacked(batch.attributes & CODEC, batch.payload)) for batch in kept.batches]
     assert sum(batch.count for batch in kept.batches) == len(values)
@@ -161,7 +164,7 @@ def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
     packing = packing_to(Writer(), 1_000_000)
     answer = bytearray(of_value(b"v", 0) + bytes(4_000_000))
     [batch] = batches(memoryview(answer)[: len(of_value(b"v", 0))])
-    packing.add(batch, 1, range(batch.base_offset, batch.until))
+    packing.add(batch, range(batch.base_offset, batch.until))
     del batch
     answer.clear()  # raises BufferError if a part of it is in use
     assert packing.count == 1
@@ -169,10 +172,10 @@ def test_a_small_batch_does_not_keep_the_answer_that_it_came_in() -> None:
 
 def test_no_more_is_packed_together_than_the_target_answers_in_time() -> None:
     for most in (50_000, 200_000):
-        writer, contents = Writer(most=most), Contents()
+        writer = Writer(most=most)
         packing = packing_to(writer, 10 * TOGETHER)
         for number in range(100):
-            packing.add(batch_of(number, 5_000), contents.of(batch_of(number, 5_000)), range(5))
+            packing.add(batch_of(number, 5_000), range(2 * number, 2 * number + 2))
         packing.hexdigest()
         sizes = [batch.size for batch in writer.batches]
         assert most / 2 < max(sizes) <= most and sum(sizes) > 500_000

@@ -43,7 +43,7 @@ def test_records_are_kept_byte_for_byte(records: list[RawRecord], codec: int, da
     batch = batch_of(records, codec)
     first = data.draw(st.integers(0, len(records) - 1))
     until = data.draw(st.integers(first + 1, len(records)))
-    found = repacked([batch], 100 + first, 100 + until)
+    found, _ = repacked([batch], 100 + first, 100 + until)
     assert (found.base_offset, found.until, found.count) == (100 + first, 100 + until, until - first)
     assert found.attributes == batch.attributes and found.base_timestamp == batch.base_timestamp
     # The same records, with times relative to the same one, as another encoder writes them.
@@ -66,7 +66,7 @@ def test_batches_become_one(parts: list[list[RawRecord]], codec: int, hole: int)
         together.append(batch_of(records, codec, offset))
         offset += len(records) + hole
     records = [record for part in parts for record in part]
-    found = repacked(together, 100, offset)
+    found, _ = repacked(together, 100, offset)
     assert (found.base_offset, found.count, found.last_offset_delta) == (100, len(records), len(records) - 1)
     [alone] = batches(memoryview(raw_batch(records, offset=0, base=records[0].timestamp)))
     assert unpacked(codec, found.payload) == bytes(alone.payload)
@@ -85,10 +85,10 @@ def test_a_compacted_batch_has_no_holes_any_more(records: list[RawRecord], codec
     first = data.draw(st.integers(0, until - 1))
     horizon = records[0].timestamp - 9  # compaction may have written the time of a deletion in its place
     [batch] = batches(memoryview(raw_batch(records, 100, horizon, attributes=DELETE_HORIZON, offsets=left)))
-    packed_ = replace(
-        batch, attributes=batch.attributes | codec, payload=memoryview(packed(codec, bytes(batch.payload)))
+    packed_ = batch._replace(
+        attributes=batch.attributes | codec, payload=memoryview(packed(codec, bytes(batch.payload)))
     )
-    found = repacked([packed_], 100 + first, 100 + until)
+    found, _ = repacked([packed_], 100 + first, 100 + until)
     wanted = [record for record, at in zip(records, left, strict=True) if first <= at < until]
     assert (found.count, found.last_offset_delta, found.is_as_sent) == (len(wanted), len(wanted) - 1, True)
     if wanted:
@@ -103,10 +103,10 @@ def test_a_time_that_the_broker_gave_is_that_of_each_record(parts: list[list[Raw
     together, offset, wanted = list[Batch](), 100, list[RawRecord]()
     for number, records in enumerate(parts):
         batch = batch_of(records, 3, offset)
-        together.append(replace(batch, attributes=3 | LOG_APPEND_TIME, max_timestamp=given + number))
+        together.append(batch._replace(attributes=3 | LOG_APPEND_TIME, max_timestamp=given + number))
         wanted += [replace(record, timestamp=given + number) for record in records]
         offset += len(records)
-    found = repacked(together, 100, offset)
+    found, _ = repacked(together, 100, offset)
     [alone] = batches(memoryview(raw_batch(wanted, offset=0, base=given)))
     assert unpacked(3, found.payload) == bytes(alone.payload)
     assert (found.base_timestamp, found.max_timestamp) == (given, given + len(parts) - 1)
@@ -117,7 +117,7 @@ def test_many_records_whose_numbers_need_more_bytes() -> None:
     """Numbers, times and lengths beyond those that are kept ready."""
     records = [RawRecord(value=b"x" * (number % 7), timestamp=number * 3) for number in range(6_000)]
     records[77] = RawRecord(value=b"x" * 100_000, timestamp=2**50)
-    found = repacked([batch_of(records, 3, 0), batch_of(records, 3, 6_000)], 0, 12_000)
+    found, _ = repacked([batch_of(records, 3, 0), batch_of(records, 3, 6_000)], 0, 12_000)
     [alone] = batches(memoryview(raw_batch(records + records, offset=0, base=0)))
     assert unpacked(3, found.payload) == bytes(alone.payload)
 
@@ -134,10 +134,10 @@ def test_times_that_are_too_far_from_each_other() -> None:
 def test_times_that_are_further_from_the_first_one_than_64_bits_hold() -> None:
     """Clients subtract and add them modulo 2**64."""
     records = [RawRecord(value=b"x", timestamp=time) for time in (2**62, -(2**63) + 5, 2**63 - 1, -1, 0)]
-    found = repacked([batch_of(records)], 101, 104)
+    found, _ = repacked([batch_of(records)], 101, 104)
     assert found.max_timestamp == 2**63 - 1
     records = records[:2]
-    found = repacked([batch_of(records, 0, 100), batch_of(records, 0, 102)], 100, 104)
+    found, _ = repacked([batch_of(records, 0, 100), batch_of(records, 0, 102)], 100, 104)
     assert found.max_timestamp == 2**62
     [alone] = batches(memoryview(raw_batch(records + records, offset=0)))
     assert bytes(found.payload) == bytes(alone.payload)
@@ -165,7 +165,7 @@ def test_damage_is_named(codec: int) -> None:
     batch = batch_of([RawRecord(value=b"x" * 1000)] * 3, codec)
     damaged = memoryview(bytes(batch.payload)[: len(batch.payload) // 2])
     with pytest.raises(Malformed, match="the batch at offset 100"):
-        repacked([replace(batch, payload=damaged)], 101, 102)
+        repacked([batch._replace(payload=damaged)], 101, 102)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import closing
 from functools import cached_property
+from itertools import groupby
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CHUNK_BYTES, Chunk, CopyTask, HandOver
@@ -27,22 +27,23 @@ from kafka_replication.kafka.brokers import unsupported
 from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.offset_map import WrittenOffsets
-from kafka_replication.model import choices, combinations
+from kafka_replication.model import combinations
 from kafka_replication.model.errors import BadInput, ForeignWriter, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.verification.digests import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import CODEC, UNDERSTOOD, Batch, Malformed
+from kafka_replication.wire.batch import CODEC, FRAME, UNDERSTOOD, Batch, Malformed
 from kafka_replication.wire.connection import Connection
-from kafka_replication.wire.contents import Contents, frames, repacked
+from kafka_replication.wire.contents import Contents, Repacking, frames, repacked
 
 LARGE = 128 << 10  # bytes; a batch of this size, as it is stored, is sent as it is
-TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression, as they are estimated
+TOGETHER = 1_000_000  # bytes of the records that are sent as one batch, without compression
+SPARE = 64  # one part of so many of what a target takes is left for what compression may add
 REPORT = "another engine copies it; report this, as it is a fault of this program"
 # Seconds that packing takes, and the least that a request costs client and broker (`python -m benchmarks.packing`).
 A_RECORD, A_REQUEST = 1.3e-6, 0.4e-3
 A_BYTE = (0.1e-9, 7e-9, 1.5e-9, 1.5e-9, 1.5e-9)  # by codec: none, gzip, snappy, lz4, zstd
-MOST = 2 * TOGETHER  # bytes that they have in truth; clients unpack a batch as a whole
 
 
 class Packing:
@@ -51,37 +52,71 @@ class Packing:
     ``count`` is the number of records, ``bytes`` what they hold: keys, values and headers, without compression.
     """
 
-    def __init__(self, writer: BatchProducer, largest: int) -> None:
-        """``largest`` is the size in bytes of the largest batch that the target takes."""
-        self._writer, self._largest = writer, largest
-        self._small, self._together = list[Batch](), 0
+    def __init__(self, writer: BatchProducer, largest: int, contents: Contents) -> None:
+        """``largest`` is the size in bytes of the largest batch that the target takes; ``contents`` estimates sizes."""
+        self._writer, self._largest, self._contents = writer, largest, contents
+        self._small: Repacking | None = None
+        self._alone: Batch | None = None  # the only batch in it
+        self._most = 0  # bytes of records that it takes
+        self._unpacked = 1.0  # bytes of records for each stored byte, as in the batches that were unpacked last
         self._digest = BatchDigest()
         self.offsets = WrittenOffsets()  # of the source
         self._sent_until = 0  # one past the source offsets of what was sent
         self.count = self.bytes = 0
 
-    def add(self, batch: Batch, size: int, offsets: Sequence[int]) -> None:
-        """Add a batch that holds ``size`` bytes of keys, values and headers, of records at these source offsets. It may
-        be sent later.
+    def add_whole(self, batches: Sequence[Batch]) -> None:
+        """Add batches that follow each other, are as a producer sent them, and of one codec. They may be sent later.
 
         Raises ImportError, Unexpected if batches would not be sent in their order, and what the writer raises.
         """
-        self.count, self.bytes = self.count + batch.count, self.bytes + size
-        self.offsets.add(offsets)
-        unpacked = size + frames(batch, size)
-        most = min(TOGETHER, self._largest, self._writer.most)
-        if self._small and (_codec(batch) != _codec(self._small[0]) or self._together + unpacked > most):
-            self._send_small()
-        # Small: packing it takes less time than a request of its own, as far as requests were seen to take here.
-        to_pack = batch.count * A_RECORD + size * A_BYTE[_codec(batch)]
-        if batch.size < LARGE and to_pack < max(A_REQUEST, self._writer.seconds_each):
-            # Without the answer that it came in, which has other ones, and aborted ones, around it.
-            apart = replace(batch, payload=memoryview(bytes(batch.payload)), body=memoryview(b""))
-            self._small.append(apart)
-            self._together += unpacked
+        first, until, count = batches[0].base_offset, batches[-1].until, sum(batch.count for batch in batches)
+        if until - first == count:
+            self.offsets.add(range(first, until))
         else:
-            self._send_small()
-            self._send(batch)
+            for batch in batches:
+                self.offsets.add(range(batch.base_offset, batch.until))
+        self._put(batches, count)
+
+    def add(self, batch: Batch, offsets: Sequence[int]) -> None:
+        """Add a batch with records at these source offsets. Raises as `add_whole`."""
+        self.offsets.add(offsets)
+        self._put([batch], batch.count)
+
+    def _put(self, batches: Sequence[Batch], count: int) -> None:
+        self.count += count
+        for is_small, several in groupby(batches, self._is_small):
+            left = [*several]
+            while left:
+                added = self._pack(left) if is_small else 0
+                if not added:
+                    self._send_small()
+                    self.bytes += self._contents.of(left[0])
+                    self._send(left[0])
+                left = left[added or 1 :]
+
+    def _is_small(self, batch: Batch) -> bool:
+        """True if packing it takes less time than a request of its own, as far as requests were seen to take here."""
+        stored = len(batch.payload)
+        to_pack = batch.count * A_RECORD + stored * self._unpacked * A_BYTE[batch.attributes & CODEC]
+        return stored < LARGE and to_pack < max(A_REQUEST, self._writer.seconds_each)
+
+    def _pack(self, batches: Sequence[Batch]) -> int:
+        """Put the records of these small ones to those of others. Returns how many were taken: 0 if the first one is
+        too large for that, or damaged. What becomes of its records is for the target and for its readers to say.
+        """
+        small, codec = self._small, batches[0].attributes & CODEC
+        if small is not None and codec == small.codec and (added := small.add_whole(batches, self._most)):
+            self._alone = None
+            return added
+        self._send_small()
+        most = min(TOGETHER, self._largest - self._largest // SPARE - FRAME, self._writer.most)
+        # Without the answer that it came in, which has other ones, and aborted ones, around it.
+        alone = batches[0]._replace(payload=memoryview(bytes(batches[0].payload)), body=memoryview(b""))
+        small = Repacking(alone)
+        if added := small.add_whole(batches, most):
+            self._small, self._alone, self._most = small, alone if added == 1 else None, most
+            self._unpacked = small.size / max(1, sum(len(batch.payload) for batch in batches[:added]))
+        return added
 
     def hexdigest(self) -> str:
         """Send what is left. The digest of all batches that were sent.
@@ -94,14 +129,10 @@ class Packing:
         return self._digest.hexdigest()
 
     def _send_small(self) -> None:
-        small, self._small, self._together = self._small, [], 0
-        if len(small) > 1:
-            # The same ones are sent if the one batch would be too large, or one of them is damaged: what becomes of its
-            # records is for the target and for its readers to say.
-            with suppress(Malformed):
-                merged = repacked(small, small[0].base_offset, small[-1].until, MOST)
-                small = [merged] if merged.size <= self._largest else small
-        for batch in small:
+        small, self._small = self._small, None
+        if small is not None:
+            batch = self._alone or small.packed(0)
+            self.bytes += max(0, small.size - frames(batch, small.size))
             self._send(batch)
 
     def _send(self, batch: Batch) -> None:
@@ -116,12 +147,7 @@ class Packing:
         self._digest.add_batch(batch)
 
 
-def _codec(batch: Batch) -> int:
-    return batch.attributes & CODEC
-
-
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
-ENOUGH = 200  # batches from which the size of later ones is taken
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
 _FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected, ImportError)
@@ -154,7 +180,6 @@ class BatchReader:
         self._throttling = Throttling(str(self._at), "source")
         self._contents = Contents()
         self._next: int | None = None  # the offset that is read next
-        self._batches = self._records = 0  # that came
         self._read: tuple[int, int] | None = None  # a leader epoch, and up to which offset its records were read
 
     @cached_property
@@ -174,23 +199,14 @@ class BatchReader:
     def check_ids(self, ids: Ids) -> None:
         topics.check_id(clients.shared_admin(self._source), self._at.topic, ids.source_topic, "source")
 
-    @property
-    def _why_slow(self) -> str | None:
-        """The reason why another engine is faster, with `auto`; None if none is known to be."""
-        if self._settings.engine != choices.AUTO or self._batches < ENOUGH:
-            return None
-        mean = self._records / self._batches
-        return f"its batches have {mean:.1f} records each" if mean < choices.FEW else None
-
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
         try:
             if (batches := target.batches) is None:
                 raise HandOver(self._end, "the target takes no whole batches")
-            if self._why_slow:
-                raise HandOver(self._end, self._why_slow)
             if self._next != left.from_:
                 self._go_to(left, position)
-            return self._copy(left, batches, most_records)
+            with without_gc():
+                return self._copy(left, batches, most_records)
         except ForeignWriter:  # another engine would append all the same
             raise
         except _FOR_ANOTHER as e:
@@ -203,7 +219,7 @@ class BatchReader:
             if why:  # it cannot be sent as it is
                 raise HandOver(self._end, why)
         writer = target.begin()
-        packing = Packing(writer, target.largest)
+        packing = Packing(writer, target.largest, self._contents)
         try:
             self._fill(packing, left, most_records, target.largest)
         except Malformed:
@@ -229,6 +245,11 @@ class BatchReader:
         """Write batches until the chunk is full, the range ends, or what follows has to be handed over."""
         full = time.monotonic() + self._settings.chunk_seconds
         while (batch := self._scan.peek(left.until)) is not None:
+            if packing.count and (packing.bytes > CHUNK_BYTES or time.monotonic() > full):
+                return
+            if whole := self._scan.take_whole(left.until, most_records - packing.count, largest):
+                packing.add_whole(whole)
+                continue
             if _why_not(batch):
                 return
             batch, offsets = _fit(batch, self._scan.position, left.until)
@@ -237,18 +258,14 @@ class BatchReader:
                 continue
             if _too_large(batch, largest):
                 return
-            size = self._contents.of(batch)
             if packing.count and (
                 packing.count + batch.count > most_records
-                or packing.bytes + size > CHUNK_BYTES
+                or packing.bytes + batch.size > CHUNK_BYTES
                 or time.monotonic() > full
             ):
                 return
-            packing.add(batch, size, offsets)
-            self._batches, self._records = self._batches + 1, self._records + batch.count
+            packing.add(batch, offsets)
             self._scan.take(left.until)
-            if self._why_slow:
-                return
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._scan.go_to(left.from_)
@@ -283,8 +300,7 @@ def _fit(batch: Batch, first: int, until: int) -> tuple[Batch, Sequence[int]]:
     dense = batch.count == batch.last_offset_delta + 1  # a record at each of its offsets
     if whole and dense and batch.is_as_sent:
         return batch, range(batch.base_offset, batch.until)
-    offsets = list[int]()
-    return repacked([batch], first, until, offsets=offsets), offsets
+    return repacked([batch], first, until)
 
 
 def _why_not(batch: Batch) -> str | None:

@@ -24,7 +24,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import StallClock
 from kafka_replication.verification.digests import BatchDigest, Headers
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import CODEC, TRANSACTIONAL, Batch, Malformed, batches
+from kafka_replication.wire.batch import AS_SENT, CODEC, CONTROL, FRAME, TRANSACTIONAL, Batch, Malformed, batches
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.contents import NUL, Contents, nul_in_names, unpacked
 from kafka_replication.wire.tls import Unsupported
@@ -129,6 +129,30 @@ class BatchScan:
         """Move the position behind the batch that `peek` returned, but at most to ``until``."""
         self._pass(self._pending[0][0], until)
 
+    def take_whole(self, until: int, most_records: int, largest: int) -> list[Batch]:
+        """The next batches that have arrived, as long as they are visible, as a producer sent them, of one codec and
+        leader epoch, and not larger than ``largest`` bytes: those before ``until``, at most so many records. The
+        position is behind them then. Copies of small batches spend most of their time between here and the target, so
+        nothing is called for each.
+        """
+        found, pending, position, first = list[Batch](), self._pending, self.position, None
+        while pending:
+            batch, visible = pending[0]
+            offset, epoch, attributes, delta, _, _, _, _, count, payload, _, _ = batch
+            if not visible or offset < position or offset + delta >= until or count != delta + 1:
+                break
+            if attributes & ~AS_SENT or (first or (epoch, attributes & CODEC)) != (epoch, attributes & CODEC):
+                break
+            if (most_records := most_records - count) < 0 or len(payload) + FRAME > largest:
+                break
+            first, position = (epoch, attributes & CODEC), offset + delta + 1
+            found.append(batch)
+            pending.popleft()
+        if found:
+            self.passing(found[-1].leader_epoch, position)
+            self.position, self.leader_epoch = position, found[-1].leader_epoch
+        return found
+
     def visible(self, wanted: OffsetRange) -> Iterator[Batch]:
         """The batches that have offsets in ``wanted``."""
         self.go_to(wanted.from_)
@@ -198,6 +222,9 @@ def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -
     producer id of each aborted transaction that these batches may belong to, up to its marker.
     """
     left, open_ = deque(sorted(aborted)), set[int]()
+    if not left:  # as of most producers
+        yield from ((batch, not batch.attributes & CONTROL) for batch in came)
+        return
     for batch in came:
         while left and left[0][0] < batch.until:
             open_.add(left.popleft()[1])

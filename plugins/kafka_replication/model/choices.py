@@ -115,8 +115,6 @@ BATCH: Final = "batch"  # the faster one, where it can copy
 RECORD: Final = "record"  # copies every range
 # With `auto` the record engine copies shorter ranges: most of their time goes into connections, of which it has fewer.
 SHORT: Final = 5_000  # offsets
-# And it copies what lies in batches of fewer records each: of these, the batch engine needs more processor time.
-FEW: Final = 8  # records
 
 
 class EngineChoice(NamedTuple):
@@ -150,8 +148,7 @@ def chosen(engine: str, span: int, why_not_batches: str | None = None) -> Engine
         return EngineChoice(BATCH, "copy.engine says so")
     if span < SHORT:
         return EngineChoice(RECORD, f"it has fewer than {SHORT:,} offsets")
-    takes_over = f"the record engine takes over if its batches have fewer than {FEW} records each"
-    return EngineChoice(BATCH, f"it has {SHORT:,} offsets or more; {takes_over}")
+    return EngineChoice(BATCH, f"it has {SHORT:,} offsets or more")
 
 
 KEEP, BY_KEY, ROUND_ROBIN = "keep", "by_key", "round_robin"

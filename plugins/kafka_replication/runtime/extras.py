@@ -8,7 +8,7 @@ from typing import Final
 EXTRAS: Final = {
     "airflow": ("airflow",),
     "spark": ("pyspark", "py4j"),
-    "batch": ("kio", "crc32c", "scramp", "pyarrow", "cryptography"),
+    "batch": ("kio", "crc32c", "scramp", "cryptography", "lz4", "cramjam", "zstandard"),
     "alerts": ("apprise",),
     "opensearch": ("opensearchpy",),
     "hbase": ("thriftpy2",),

@@ -33,7 +33,7 @@ NEEDED = (
     "jmespath",
     "kafka_replication.kafka.record_engine",
 )
-NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.batch_engine")
+NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "lz4", "cramjam", "zstandard", "kafka_replication.kafka.batch_engine")
 # Seconds after which a range that does not move is given up: brokers restart and leaders move in less, a chunk takes a
 # tenth of it, and the next run, which tries again, need not wait for long.
 WITHOUT_PROGRESS = 600.0

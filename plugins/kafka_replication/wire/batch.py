@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -13,7 +13,8 @@ _HEAD = struct.Struct(">qiibI")
 # attributes, last offset delta, first and last timestamp, producer id, its epoch, first sequence number, record count
 _BODY = struct.Struct(">hiqqqhii")
 _BEFORE_LENGTH = 12  # bytes that the length does not count
-FRAME = _HEAD.size + _BODY.size  # bytes of a batch without records
+_WHOLE = struct.Struct(">qiibIhiqqqhii")
+FRAME = _WHOLE.size  # bytes of a batch without records
 CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0b111, 0b1000, 0b10000, 0b100000, 0b1000000
 # The attributes of a batch that can be sent and stored unchanged. Other bits mean that a broker set its times or its
 # first timestamp, that it has no records, or that it is of a later version.
@@ -26,8 +27,7 @@ class Malformed(ValueError):
     """Raised if the broker's bytes are no batch of format 2, or if the checksum is wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(NamedTuple):
     """One batch of a fetch. ``payload`` is its records, compressed by the codec of its attributes."""
 
     base_offset: int
@@ -38,7 +38,7 @@ class Batch:
     max_timestamp: int
     producer_id: int
     producer_epoch: int
-    count: int
+    count: int  # type: ignore[assignment]  # of its records, in place of a tuple's method
     payload: memoryview
     checksum: int
     body: memoryview  # what the checksum covers
@@ -92,7 +92,9 @@ def batches(data: memoryview) -> Iterator[Batch]:
     """The complete batches at the beginning of ``data``. Raises Malformed for another format."""
     position = 0
     while position + FRAME <= len(data):
-        first, length, epoch, version, checksum = _HEAD.unpack_from(data, position)
+        first, length, epoch, version, checksum, attributes, delta, earliest, latest, producer, its_epoch, _, count = (
+            _WHOLE.unpack_from(data, position)
+        )
         if version != 2:
             raise Malformed(f"the batch at offset {first} has format {version}")
         end = position + _BEFORE_LENGTH + length
@@ -100,21 +102,7 @@ def batches(data: memoryview) -> Iterator[Batch]:
             raise Malformed(f"the batch at offset {first} says that it has {length} bytes")
         if end > len(data):
             return
-        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(
-            data, position + _HEAD.size
-        )
-        yield Batch(
-            base_offset=first,
-            leader_epoch=epoch,
-            attributes=attributes,
-            last_offset_delta=delta,
-            base_timestamp=earliest,
-            max_timestamp=latest,
-            producer_id=producer,
-            producer_epoch=its_epoch,
-            count=count,
-            payload=data[position + FRAME : end],
-            checksum=checksum,
-            body=data[position + _HEAD.size : end],
-        )
+        body, payload = data[position + _HEAD.size : end], data[position + FRAME : end]
+        times = earliest, latest
+        yield Batch(first, epoch, attributes, delta, *times, producer, its_epoch, count, payload, checksum, body)
         position = end

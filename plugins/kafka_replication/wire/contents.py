@@ -1,9 +1,7 @@
 """The size of what a batch holds: keys, values and headers of its records, without compression.
 
-Compresses and decompresses the records of a batch: https://kafka.apache.org/documentation/#recordbatch, codecs 0 to
-4.
-
-Only code that cuts a batch needs it, so pyarrow is imported at its first use. Raises ImportError without it.
+Compresses and decompresses the records of a batch: https://kafka.apache.org/documentation/#recordbatch. The packages of
+the codecs are imported at their first use. Raises ImportError without them.
 
 Packs records of one or several batches into a new batch: https://kafka.apache.org/documentation/#record
 
@@ -19,13 +17,11 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
-
-import xxhash
+from functools import cache
 
 from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
 
@@ -33,11 +29,7 @@ from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
 class Codec(IntEnum):
     """The lowest three bits of a batch's attributes."""
 
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
+    NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 
 _GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eighth more bytes
@@ -45,30 +37,39 @@ _GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eigh
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK = 32 << 10
-# A frame of LZ4: Java's client takes only blocks that do not depend on each other. Version 1, blocks of 64 KiB.
-_LZ4_MAGIC, _LZ4_FLAGS, _LZ4_BLOCK, _LZ4_END = b"\x04\x22\x4d\x18", b"\x60\x40", 64 << 10, b"\0\0\0\0"
-_LZ4_AS_IT_IS = 1 << 31
+_LZ4_BLOCK = 4  # blocks of 64 KiB; Java's client takes only such that do not depend on each other
+_ZSTD_LEVEL = 1
 
 
 def unpacked(codec: int, data: memoryview) -> bytes:
-    """The records without compression. Raises ValueError for damaged data, or a codec that is not known."""
+    """The records without compression. Raises ValueError for damaged data, or a codec that is not known. Raises
+    ImportError.
+    """
     try:
-        match codec:
-            case Codec.NONE:
-                return bytes(data)
-            case Codec.GZIP:
-                return gzip.decompress(data)
-            case Codec.SNAPPY:
-                return b"".join(map(_snappy, _snappy_blocks(bytes(data))))
-            case Codec.LZ4 | Codec.ZSTD:
-                import pyarrow
-
-                with pyarrow.input_stream(
-                    pyarrow.py_buffer(data), compression="lz4" if codec == Codec.LZ4 else "zstd"
-                ) as read:
-                    return bytes(read.read())
-    except (OSError, EOFError, zlib.error, struct.error) as e:
+        return unpacker(codec)(data)
+    except DAMAGED as e:
         raise ValueError(f"its records cannot be unpacked: {e}") from e
+
+
+DAMAGED = (OSError, EOFError, RuntimeError, zlib.error, struct.error)  # raised by what `unpacker` gives
+
+
+@cache
+def unpacker(codec: int) -> Callable[[memoryview], bytes]:
+    """The function that takes records of this codec out of their compression. Raises ValueError, ImportError."""
+    match codec:
+        case Codec.NONE:
+            return bytes
+        case Codec.GZIP:
+            return gzip.decompress
+        case Codec.SNAPPY:
+            return _snappy
+        case Codec.LZ4:
+            from lz4.frame import decompress
+
+            return decompress  # type: ignore[no-any-return]
+        case Codec.ZSTD:
+            return _zstd
     raise ValueError(f"codec {codec} is not known")
 
 
@@ -78,58 +79,57 @@ def packed(codec: int, data: bytes) -> bytes:
         case Codec.GZIP:
             return gzip.compress(data, _GZIP_LEVEL, mtime=0)
         case Codec.SNAPPY:
-            blocks = (bytes(_arrow("snappy").compress(block)) for block in _pieces(data, _SNAPPY_BLOCK))
+            import cramjam
+
+            pieces = (data[at : at + _SNAPPY_BLOCK] for at in range(0, len(data), _SNAPPY_BLOCK))
+            blocks = map(bytes, map(cramjam.snappy.compress_raw, pieces))
             framed = (struct.pack(">i", len(block)) + block for block in blocks)
             return b"".join((_SNAPPY_JAVA, _SNAPPY_VERSIONS, *framed))
         case Codec.LZ4:
-            check = xxhash.xxh32_intdigest(_LZ4_FLAGS) >> 8 & 0xFF
-            return b"".join(
-                (_LZ4_MAGIC, _LZ4_FLAGS, bytes([check]), *map(_lz4_block, _pieces(data, _LZ4_BLOCK)), _LZ4_END)
-            )
+            import lz4.frame
+
+            return bytes(lz4.frame.compress(data, block_size=_LZ4_BLOCK, block_linked=False, store_size=False))
         case Codec.ZSTD:
-            return bytes(_arrow("zstd").compress(data))
+            import zstandard
+
+            return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
     return data
 
 
-def _arrow(name: str) -> Any:
-    import pyarrow
-
-    return pyarrow.Codec(name)
-
-
-def _pieces(data: bytes, size: int) -> Iterator[bytes]:
-    return (data[position : position + size] for position in range(0, len(data), size))
-
-
-def _lz4_block(block: bytes) -> bytes:
-    small = bytes(_arrow("lz4_raw").compress(block))
-    if len(small) < len(block):
-        return struct.pack("<I", len(small)) + small
-    return struct.pack("<I", len(block) | _LZ4_AS_IT_IS) + block
-
-
-def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+def _snappy(data: memoryview) -> bytes:
     """The blocks of snappy-java's frame, or the only block if there is no frame."""
-    if not data.startswith(_SNAPPY_JAVA):
-        yield data
-        return
-    position = len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS)
-    while position < len(data):
-        (length,) = struct.unpack_from(">i", data, position)
-        position += 4 + length
-        if length < 0 or position > len(data):
-            raise EOFError("a block of snappy is cut")
-        yield data[position - length : position]
+    from cramjam import DecompressionError, snappy
+
+    whole, position, blocks = bytes(data), len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS), list[bytes]()
+    try:
+        if not whole.startswith(_SNAPPY_JAVA):
+            return bytes(snappy.decompress_raw(whole))
+        while position < len(whole):
+            (length,) = struct.unpack_from(">i", whole, position)
+            position += 4 + length
+            if length < 0 or position > len(whole):
+                raise EOFError("a block of snappy is cut")
+            blocks.append(bytes(snappy.decompress_raw(whole[position - length : position])))
+    except DecompressionError as e:
+        raise OSError(str(e)) from e
+    return b"".join(blocks)
 
 
-def _snappy(block: bytes) -> bytes:
-    """The records of a block. It begins with its length without compression: seven bits a byte, the lowest first."""
-    length = 0
-    for number, byte in enumerate(block[:5]):
-        length |= (byte & 0x7F) << (7 * number)
-        if byte < 0x80:
-            return bytes(_arrow("snappy").decompress(block, length))
-    raise EOFError("a block of snappy has no length")
+def _zstd(data: memoryview) -> bytes:
+    """All frames, one behind the other: with their sizes or without."""
+    import zstandard
+
+    left, parts = bytes(data), list[bytes]()
+    while left or not parts:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            parts.append(frame.decompress(left))
+        except zstandard.ZstdError as e:
+            raise OSError(str(e)) from e
+        if not frame.eof:
+            raise EOFError("a frame of zstd is cut")
+        left = frame.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 # Of so many batches of a codec one is unpacked: an odd number, so that batches that take turns all have theirs. The
@@ -149,7 +149,7 @@ class Contents:
         self._codecs: dict[int, _Seen] = {}
 
     def of(self, batch: Batch) -> int:
-        """The bytes of keys, values and headers. Raises ImportError without pyarrow."""
+        """The bytes of keys, values and headers. Raises ImportError."""
         stored = len(batch.payload)
         if not batch.count:
             return 0
@@ -206,115 +206,141 @@ _ENCODED = tuple(map(_encoded, range(_MANY)))  # most numbers in batches are amo
 _FAR = 1 << 63  # ms; a time has 64 bits
 
 
-def repacked(
-    batches: Sequence[Batch],
-    first: int,
-    until: int,
-    most: int | None = None,
-    offsets: list[int] | None = None,
-) -> Batch:
-    """One batch with the records that ``batches`` have at the source offsets ``first <= offset < until``, as a producer
-    would send it: without holes, and with the times that readers see. It has no records if they have none there. The
-    batches are in their order, `UNDERSTOOD`, and of one codec, which stays. ``offsets`` gets their offsets.
+def _time(time: int) -> bytes:
+    if not -_FAR <= time < _FAR:
+        raise ValueError("its times are too far from that of the first batch")
+    return _encoded(time)
 
-    Raises Malformed, also if they are not in their order, or if more than ``most`` bytes of records are to be packed.
-    Raises ImportError.
+
+class Repacking:
+    """Packs the records of batches into one, as a producer would send it: without holes, and with the times that
+    readers see. The batches are `UNDERSTOOD`, and of one codec, which stays.
     """
-    start, codec = batches[0], batches[0].attributes & CODEC
-    base = start.base_timestamp if start.given_time is None else start.given_time
-    kept, times, size, before = list[bytes](), list[int](), 0, start.base_offset
-    for batch in batches:
-        if batch.base_offset < before:
-            raise Malformed(f"the batch at offset {batch.base_offset} comes behind one that ends at {before}")
-        before = batch.until
-        wanted = range(max(first - batch.base_offset, 0), min(until, batch.until) - batch.base_offset)
+
+    __slots__ = ("_base", "_before", "_kept", "_start", "_times", "codec", "offsets", "size")
+
+    def __init__(self, first: Batch) -> None:
+        """``first`` is the first of them; add it, too."""
+        self._start, self._before = first, first.base_offset
+        self._base = first.base_timestamp if first.given_time is None else first.given_time
+        self._kept, self._times = list[bytes](), list[int]()
+        self.codec = first.attributes & CODEC
+        self.offsets = list[int]()  # of the records; not of those that were added ``whole``
+        self.size = 0  # bytes of the records without compression, as they came
+
+    def add(self, batch: Batch, first: int, until: int) -> None:
+        """Add the records of a batch at the offsets ``first <= offset < until``. Raises Malformed, also if it comes
+        before the last one; ImportError.
+        """
         try:
-            data = unpacked(codec, batch.payload)
-            size += len(data)
-            if most is not None and size > most:
-                raise ValueError(f"up to its end there are more than {most} bytes of records")
-            places = list[int]()
-            its_times = _keep(kept, places, data, batch, wanted, len(times), base)
-            if its_times and (min(its_times) < -_FAR or max(its_times) >= _FAR):
-                raise ValueError("its times are too far from that of the first batch")
-            times += its_times
-            if offsets is not None:
-                offsets += [batch.base_offset + place for place in places]
+            if batch.base_offset < self._before:
+                raise ValueError(f"it comes behind one that ends at {self._before}")
+            self._add(batch, unpacked(batch.attributes & CODEC, batch.payload), (first, until))
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
-    latest = base + max(times, default=0)
-    if times and (latest >= _FAR or base + min(times) < -_FAR):  # clients add them modulo 2**64
-        latest = max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
-    payload = packed(codec, b"".join(kept))
-    return replace(
-        start,
-        attributes=start.attributes & AS_SENT,
-        base_offset=max(first, start.base_offset),
-        last_offset_delta=len(times) - 1,
-        base_timestamp=base,
-        max_timestamp=latest,
-        count=len(times),
-        payload=memoryview(payload),
-        checksum=0,  # of nothing: no batch that was sent
-        body=memoryview(b""),
-    )
+
+    def add_whole(self, batches: Sequence[Batch], most: int) -> int:
+        """Add all records of batches that are as a producer sent them, up to one that is malformed, or with which there
+        are more than ``most`` bytes of records. Returns how many batches were added. Raises ImportError.
+        """
+        unpack, kept, times = unpacker(self.codec), self._kept, self._times
+        for number, batch in enumerate(batches):
+            already, pieces = len(times), len(kept)
+            try:
+                data = unpack(batch.payload)
+                if self.size + len(data) > most or batch.base_offset < self._before:
+                    return number
+                self._add(batch, data, None)
+            except (*DAMAGED, ValueError, IndexError):
+                del times[already:], kept[pieces:]
+                return number
+        return len(batches)
+
+    def _add(self, batch: Batch, data: bytes, wanted: tuple[int, int] | None) -> None:
+        """Add the records that are ``wanted``, all if it is None. Raises ValueError or IndexError if the batch is
+        malformed; then a part of its records may be added.
+
+        Most of the work is done here, so nothing is called for a record of the usual kind.
+        """
+        kept, times, start, before = self._kept, self._times, batch.base_offset, -1
+        given = None if batch.given_time is None else batch.given_time - self._base
+        later, last = batch.base_timestamp - self._base, batch.last_offset_delta
+        position, end_of_all, new = 0, len(data), len(times)
+        for number in range(batch.count):
+            if (length := data[position]) < 0x80:
+                position += 1
+            else:
+                length, position = number_at(data, position)
+            end = position + (length >> 1)
+            if length & 1 or end > end_of_all:
+                raise ValueError("a record is cut")
+            if data[position]:  # no producer sets them, and with some of them a client takes another time
+                raise ValueError(f"record {number} has attributes")
+            if (time := data[position + 1]) < 0x80:
+                position += 2
+            else:
+                time, position = number_at(data, position + 1)
+            if (its := data[position]) < 0x80:
+                position += 1
+            else:
+                its, position = number_at(data, position)
+            # One behind the other, each within the batch: where there is no hole, this leaves one number for each.
+            if its & 1 or not before < (its := its >> 1) <= last or position > end:
+                raise ValueError(f"record {number} does not say where in the batch it is")
+            before = its
+            if wanted is None or self._is_wanted(start + its, wanted):
+                time = (time >> 1 ^ -(time & 1)) + later if given is None else given
+                times.append(time)
+                head = (
+                    b"\0"
+                    + (_ENCODED[time] if 0 <= time < _MANY else _time(time))
+                    + (_ENCODED[new] if new < _MANY else _encoded(new))
+                )
+                new += 1
+                length = len(head) + end - position
+                kept += ((_ENCODED[length] if length < _MANY else _encoded(length)) + head, data[position:end])
+            position = end
+        if position != end_of_all:
+            raise ValueError("there is more behind its last record")
+        self._before = start + last + 1
+        self.size += end_of_all
+
+    def _is_wanted(self, offset: int, wanted: tuple[int, int]) -> bool:
+        if wanted[0] <= offset < wanted[1]:
+            self.offsets.append(offset)
+            return True
+        return False
+
+    def packed(self, first: int) -> Batch:
+        """The batch; ``first`` is the first offset that was wanted. It has no records if none was added."""
+        base, times, start = self._base, self._times, self._start
+        latest = base + max(times, default=0)
+        if times and (latest >= _FAR or base + min(times) < -_FAR):  # clients add them modulo 2**64
+            latest = max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
+        payload = packed(self.codec, b"".join(self._kept))
+        return start._replace(
+            attributes=start.attributes & AS_SENT,
+            base_offset=max(first, start.base_offset),
+            last_offset_delta=len(times) - 1,
+            base_timestamp=base,
+            max_timestamp=latest,
+            count=len(times),
+            payload=memoryview(payload),
+            checksum=0,  # of nothing: no batch that was sent
+            body=memoryview(b""),
+        )
 
 
-def _keep(
-    kept: list[bytes],
-    places: list[int],
-    data: bytes,
-    batch: Batch,
-    wanted: range,
-    already: int,
-    base: int,
-) -> list[int]:
-    """Add the records of a batch whose offsets within it are ``wanted`` to ``kept``, where ``already`` so many are,
-    and these offsets to ``places``. Returns their times, which count from ``base``.
+def repacked(batches: Sequence[Batch], first: int, until: int) -> tuple[Batch, list[int]]:
+    """One batch with the records that ``batches``, in their order, have at the source offsets ``first <= offset <
+    until``, as `Repacking` packs them, and their offsets. It has no records if they have none there.
 
-    Most of the work is done here, so nothing is called for a record of the usual kind.
+    Raises Malformed, also if they are not in their order. Raises ImportError.
     """
-    later = batch.base_timestamp - base
-    given = None if batch.given_time is None else batch.given_time - base
-    position, times, before, new, last = 0, list[int](), -1, already, batch.last_offset_delta
-    for number in range(batch.count):
-        if (length := data[position]) < 0x80:
-            position += 1
-        else:
-            length, position = number_at(data, position)
-        end = position + (length >> 1)
-        if length & 1 or end > len(data):
-            raise ValueError("a record is cut")
-        if data[position]:  # no producer sets them, and with some of them a client takes another time
-            raise ValueError(f"record {number} has attributes")
-        if (time := data[position + 1]) < 0x80:
-            position += 2
-        else:
-            time, position = number_at(data, position + 1)
-        if (its := data[position]) < 0x80:
-            position += 1
-        else:
-            its, position = number_at(data, position)
-        # One behind the other, each within the batch: where there is no hole, this leaves one number for each record.
-        if its & 1 or not before < (its := its >> 1) <= last or position > end:
-            raise ValueError(f"record {number} does not say where in the batch it is")
-        before = its
-        if its in wanted:
-            time = (time >> 1 ^ -(time & 1)) + later if given is None else given
-            times.append(time)
-            places.append(its)
-            head = (
-                b"\0"
-                + (_ENCODED[time] if 0 <= time < _MANY else _encoded(time))
-                + (_ENCODED[new] if new < _MANY else _encoded(new))
-            )
-            new += 1
-            length = len(head) + end - position
-            kept += ((_ENCODED[length] if length < _MANY else _encoded(length)) + head, data[position:end])
-        position = end
-    if position != len(data):
-        raise ValueError("there is more behind its last record")
-    return times
+    packing = Repacking(batches[0])
+    for batch in batches:
+        packing.add(batch, first, until)
+    return packing.packed(first), packing.offsets
 
 
 def number_at(data: bytes, position: int) -> tuple[int, int]:
