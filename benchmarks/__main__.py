@@ -19,6 +19,7 @@ from kafka_replication.runtime import stopping
 Largest = Mapping[str, float]  # what was measured, and the MB of its largest process; only our own
 TABLES: Mapping[str, Callable[[], Largest]] = {
     "runs": whole_runs.large,
+    "few": whole_runs.few,
     "small": whole_runs.small,
     "copy": copying.near,
     "brokers": copying.three_brokers,

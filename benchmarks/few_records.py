@@ -1,8 +1,8 @@
 """``python -m benchmarks.few_records``: each engine on batches of few records, as of producers without ``linger.ms``.
 
-From these tables comes the number of records in a batch below which `auto` leaves a range to the record engine
-(`model/choices.py`). The engines take turns, without Spark and its start. With the argument ``cpu`` it prints the
-first table only: the processor time that one more record takes, which depends least on how busy the machine is.
+These tables show whether `auto` may leave all of them to the batch engine. The engines take turns, without Spark and
+its start. With the argument ``cpu`` it prints the first table only: the processor time that one more record takes,
+which depends least on how busy the machine is.
 """
 
 from __future__ import annotations

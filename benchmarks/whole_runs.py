@@ -27,7 +27,7 @@ from benchmarks.clusters import Pair
 from benchmarks.copying import LOOP, MIRRORMAKER, WARM_UP
 from benchmarks.tables import show
 from benchmarks.usage import Usage, Used, has_ended, middle, until_ended
-from benchmarks.workload import ENGINES, REPEATS, SCALE, SHAPES, Shape, create, fill, send
+from benchmarks.workload import ENGINES, FEW, REPEATS, SCALE, SHAPES, Shape, create, fill, send
 from kafka_replication.store import open_store
 from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
@@ -143,9 +143,18 @@ def produce(bootstrap: str, topic: str, partitions: int, each: int) -> None:
 
 def large() -> dict[str, float]:
     """Print the table of whole topics; the largest process of each of our runs."""
+    return _whole("runs", SHAPES)
+
+
+def few() -> dict[str, float]:
+    """The same of topics whose batches have few records."""
+    return _whole("few", FEW)
+
+
+def _whole(table: str, shapes: Sequence[Shape]) -> dict[str, float]:
     rows, largest = list[list[object]](), dict[str, float]()
     with clusters.plain() as pair:
-        for number, shape in enumerate(shape.scaled(SCALE) for shape in SHAPES):
+        for number, shape in enumerate(shape.scaled(SCALE) for shape in shapes):
             fill(pair.clusters[0].bootstrap, shape)
             turns = list(_turns(Stage(pair), shape, 0 if number else WARM_UP))
             rows += [_large_row(shape, copier, turns) for copier in turns[0]]
@@ -154,7 +163,7 @@ def large() -> dict[str, float]:
         "whole runs from the terminal, from their start to the verified watermark; peers from their start to the last"
         " record; CPU seconds and memory until the end"
     )
-    show("runs", about, LARGE, rows)
+    show(table, about, LARGE, rows)
     return largest
 
 

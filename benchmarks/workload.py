@@ -31,6 +31,8 @@ class Shape:
 
     def __str__(self) -> str:
         batches = "1 MB" if self.batch == 1_000_000 else f"{self.batch >> 10} KiB"
+        if self.each < LEAST:
+            batches = f"{self.each} records" if self.each > 1 else "one record"
         return f"{self.records:,} x {self.size:,} B in batches of {batches}"
 
     @property
@@ -45,6 +47,10 @@ SHAPES = (
     Shape(topic="large", records=1_000_000, size=1024),
     Shape(topic="small", records=1_000_000, size=1024, batch=16 << 10),  # the default of Java's producer
     Shape(topic="short", records=5_000_000, size=100),
+)
+FEW = (  # as producers without `linger.ms` write
+    Shape(topic="single", records=400_000, size=1024, each=1),
+    Shape(topic="four", records=600_000, size=1024, each=4),
 )
 
 

@@ -295,15 +295,15 @@ class Drill:
 
     def _count_repeated(self) -> None:
         for group in GROUPS:
-            left, side = 0, ""  # what a slow consumer has not read again yet, it reads later on the same side
+            left = 0  # what a slow consumer has not read again yet, it reads later, here or where it is moved to
             for number, phase in enumerate(self.phases):
                 again = judge.repeated_in(self.notes, group, number)
-                most = phase.said.get(group, 0) + phase.killed.get(group, 0) + (left if phase.side == side else 0)
+                most = phase.said.get(group, 0) + phase.killed.get(group, 0) + left
                 if again.total() > most:
                     where = f"{group} on {phase.side} after the {phase.name}"
                     text = f"{where}: {again.total()} records again, at most {most} said"
                     self.problems.append(f"{text}: {judge.shown(sorted(again))}")
-                left, side = max(0, most - again.total()), phase.side
+                left = max(0, most - again.total())
 
     def _bootstrap(self, side: str) -> str:
         return (self.a if side == "a" else self.b).bootstrap

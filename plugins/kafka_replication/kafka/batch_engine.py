@@ -83,8 +83,13 @@ class Packing:
         self._put([batch], batch.count)
 
     def _put(self, batches: Sequence[Batch], count: int) -> None:
+        """A batch is small if packing it takes less time than a request of its own, as requests were seen to take."""
         self.count += count
-        for is_small, several in groupby(batches, self._is_small):
+        most = max(A_REQUEST, self._writer.seconds_each)
+        a_byte = self._unpacked * A_BYTE[batches[0].attributes & CODEC]
+        for is_small, several in groupby(
+            batches, lambda one: (size := len(one.payload)) < LARGE and one.count * A_RECORD + size * a_byte < most
+        ):
             left = [*several]
             while left:
                 added = self._pack(left) if is_small else 0
@@ -93,12 +98,6 @@ class Packing:
                     self.bytes += self._contents.of(left[0])
                     self._send(left[0])
                 left = left[added or 1 :]
-
-    def _is_small(self, batch: Batch) -> bool:
-        """True if packing it takes less time than a request of its own, as far as requests were seen to take here."""
-        stored = len(batch.payload)
-        to_pack = batch.count * A_RECORD + stored * self._unpacked * A_BYTE[batch.attributes & CODEC]
-        return stored < LARGE and to_pack < max(A_REQUEST, self._writer.seconds_each)
 
     def _pack(self, batches: Sequence[Batch]) -> int:
         """Put the records of these small ones to those of others. Returns how many were taken: 0 if the first one is

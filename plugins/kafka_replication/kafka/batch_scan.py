@@ -135,17 +135,18 @@ class BatchScan:
         position is behind them then. Copies of small batches spend most of their time between here and the target, so
         nothing is called for each.
         """
-        found, pending, position, first = list[Batch](), self._pending, self.position, None
+        found, pending, position = list[Batch](), self._pending, self.position
+        its_epoch, codec = (pending[0][0].leader_epoch, pending[0][0].attributes & CODEC) if pending else (0, 0)
         while pending:
             batch, visible = pending[0]
             offset, epoch, attributes, delta, _, _, _, _, count, payload, _, _ = batch
             if not visible or offset < position or offset + delta >= until or count != delta + 1:
                 break
-            if attributes & ~AS_SENT or (first or (epoch, attributes & CODEC)) != (epoch, attributes & CODEC):
+            if attributes & ~AS_SENT or attributes & CODEC != codec or epoch != its_epoch:
                 break
             if (most_records := most_records - count) < 0 or len(payload) + FRAME > largest:
                 break
-            first, position = (epoch, attributes & CODEC), offset + delta + 1
+            position = offset + delta + 1
             found.append(batch)
             pending.popleft()
         if found:
@@ -208,8 +209,7 @@ def _readable(data: memoryview) -> list[Batch]:
     """
     came = list[Batch]()
     try:
-        for batch in batches(data):
-            batch.check()
+        for batch in batches(data, checked=True):
             came.append(batch)
     except Malformed:
         if not came:

@@ -67,11 +67,6 @@ class Batch(NamedTuple):
         """The time in ms that a broker gave to all of its records; None if each has its own."""
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME else None
 
-    def check(self) -> None:
-        """Raise Malformed if the checksum is wrong."""
-        if crc32c(self.body) != self.checksum:
-            raise Malformed(f"the checksum of the batch at offset {self.base_offset} is wrong")
-
     def framed(self, producer_id: int, producer_epoch: int, sequence: int) -> tuple[bytes, memoryview]:
         """Header and records of the same batch, in the form that a transactional producer sends."""
         body = _BODY.pack(
@@ -88,8 +83,10 @@ class Batch(NamedTuple):
         return _HEAD.pack(0, self.size - _BEFORE_LENGTH, -1, 2, checksum) + body, self.payload
 
 
-def batches(data: memoryview) -> Iterator[Batch]:
-    """The complete batches at the beginning of ``data``. Raises Malformed for another format."""
+def batches(data: memoryview, *, checked: bool = False) -> Iterator[Batch]:
+    """The complete batches at the beginning of ``data``. Raises Malformed for another format, and for a wrong checksum
+    if they are to be ``checked``.
+    """
     position = 0
     while position + FRAME <= len(data):
         first, length, epoch, version, checksum, attributes, delta, earliest, latest, producer, its_epoch, _, count = (
@@ -103,6 +100,8 @@ def batches(data: memoryview) -> Iterator[Batch]:
         if end > len(data):
             return
         body, payload = data[position + _HEAD.size : end], data[position + FRAME : end]
+        if checked and crc32c(body) != checksum:
+            raise Malformed(f"the checksum of the batch at offset {first} is wrong")
         times = earliest, latest
         yield Batch(first, epoch, attributes, delta, *times, producer, its_epoch, count, payload, checksum, body)
         position = end

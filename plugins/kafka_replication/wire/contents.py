@@ -269,13 +269,14 @@ class Repacking:
         for number in range(batch.count):
             if (length := data[position]) < 0x80:
                 position += 1
+            elif (more := data[position + 1]) < 0x80:
+                length, position = length & 0x7F | more << 7, position + 2
             else:
                 length, position = number_at(data, position)
             end = position + (length >> 1)
-            if length & 1 or end > end_of_all:
-                raise ValueError("a record is cut")
-            if data[position]:  # no producer sets them, and with some of them a client takes another time
-                raise ValueError(f"record {number} has attributes")
+            # No producer sets attributes, and with some of them a client takes another time.
+            if length & 1 or end > end_of_all or data[position]:
+                raise ValueError(f"record {number} is cut, or has attributes")
             if (time := data[position + 1]) < 0x80:
                 position += 2
             else:
