@@ -94,7 +94,7 @@ def test_finishing_needs_a_known_run_and_state(store: WatermarkStore) -> None:
     with pytest.raises(BadInput, match="run-9 was never started"):
         store.finish_run("run-9", "done")
     store.start_run("run-1", NAME, "live", "{}")
-    with pytest.raises(ValueError, match="planned, done, nothing_to_do, failed, died, not 'finished'"):
+    with pytest.raises(ValueError, match="planned, done, nothing_to_do, failed, died, sealed, not 'finished'"):
         store.finish_run("run-1", "finished")
 
 

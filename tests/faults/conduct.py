@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from kafka_replication.model.choices import EXACTLY_ONCE
 from tests.faults import profiles
 from tests.faults.judge import Judge, misreported, reported, without_the_engine
+from tests.faults.moved_groups import misplaced
 from tests.faults.sampler import Sampler
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.checker import Comparison
@@ -98,6 +99,10 @@ def _settle(
         chunks = trial.bench.copied_to.engines(trial.name)
         trial.note(f"chunks by engine: {dict(chunks)}")
         verdict.problems += without_the_engine(chunks)
+        try:
+            verdict.problems += misplaced(trial)
+        except FAILURES as e:
+            verdict.problems.append(f"groups: {type(e).__name__}: {e}")
     if sampler is not None:
         verdict.samples = sampler.samples
         verdict.problems += sampler.violations

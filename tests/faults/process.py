@@ -22,7 +22,7 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import failover, leasing, runner, steps
+from kafka_replication.runs import failover, groups, leasing, runner, steps
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.reset import reset_topic
@@ -118,6 +118,16 @@ def given_up(replication: Replication, clients: Clients, store: WatermarkStore, 
     return {"outcome": "failed" if document.failed else document.state, "errors": errors, "final": []}
 
 
+def moved(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
+    """``kafka-replication groups apply FILE`` instead of a run: how many records its group reads again at most, by partition."""
+    document = groups.move(open_run(replication, clients, store, runner.new_run_id()), apply=True)
+    rows = [row for group in document.groups for row in group.partitions]
+    errors = [f"{row.source}: {row.state} {row.why}" for row in rows if row.why]
+    errors += [f"{group.group}: {group.state} {group.why}" for group in document.groups if group.why]
+    again = {row.source.partition: row.again for row in rows}
+    return {"outcome": "failed" if errors or not rows else "moved", "errors": errors, "final": [], "again": again}
+
+
 def as_tasks(
     replication: Replication, clients: Clients, store: WatermarkStore, spark: Launcher, tries: int
 ) -> RunReport:
@@ -160,6 +170,8 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
         return reset(replication, clients, store)
     if settings.get("failover"):
         return given_up(replication, clients, store, settings["failover"])
+    if settings.get("groups"):
+        return moved(replication, clients, store)
     if settings.get("audit"):
         return audited(replication, clients, store)
     try:

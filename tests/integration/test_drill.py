@@ -10,7 +10,6 @@ import pytest
 
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.overview.rows import rows
@@ -21,6 +20,7 @@ from kafka_replication.runs.run import open_run
 from kafka_replication.runs.sealing import Asked
 from kafka_replication.watermarks.sight import Drill
 from stack.ports import LOOPBACK, free_ports
+from tests.support.actions import receipts_of
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.received import Inbox
@@ -40,10 +40,11 @@ def recent(count: int, seconds: float) -> list[Rec]:
 
 
 def everything(scene: Scenario) -> object:
-    """The ends of all topics, and the places of groups on the target."""
-    of_target = [scene.target.size(topic) for topic in (scene.topic, POSITIONS, RECEIPTS)]
+    """The ends of both topics, what the ledger has of this replication, and the places of groups on the target."""
+    ends = scene.source.size(scene.topic), scene.target.size(scene.topic)
     names = sorted(row.group for row in scene.store.groups(scene.name))
-    return scene.source.size(scene.topic), of_target, kafka_groups.committed(scene.target.admin, names)
+    placed = kafka_groups.committed(scene.target.admin, names)
+    return ends, scene.bare_run("look").view().positions, receipts_of(scene), placed
 
 
 class Died(Exception):

@@ -43,7 +43,7 @@ def test_a_worker_module_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatc
     assert "not_there_at_all" in what
 
 
-@pytest.mark.parametrize("module", ["kio", "crc32c", "scramp"])
+@pytest.mark.parametrize("module", ["kio", "crc32c", "scramp", "lz4", "cramjam", "zstandard"])
 def test_a_module_of_the_batch_engine_is_missed_where_that_copies(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     local = SparkConnection("local[*,4]", {})
