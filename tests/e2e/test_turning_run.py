@@ -1,4 +1,4 @@
-"""A replication is turned around in the browser alone: the forms of its DAGs under a real scheduler, and what the page shows then."""
+"""A replication is turned around by the forms of its DAGs under a real scheduler, sent as the page sends them, and what the page shows."""
 
 from __future__ import annotations
 
