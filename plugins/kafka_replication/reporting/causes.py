@@ -18,11 +18,10 @@ from kafka_replication.planning.foresight import by_topic, others
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.watermarks.values import SEALED, RangeOutcome, RunRecord
+from kafka_replication.watermarks.values import ENDED_WELL, RangeOutcome, RunRecord
 
 BACKFILL = "backfill"  # the kind of a backfill's run, and the subject of its failure
 _GAPS = frozenset({State.OVERRUN, State.LATE_GAP})
-_SUCCEEDED = ("done", "nothing_to_do", SEALED)  # a seal was meant to be
 _RUN_AGAIN = "run again: only what is left is repeated"
 _ONE_DAY = timedelta(days=1)
 # Only what a run left that died waits for the next one: after a day somebody should know, however rare runs are.
@@ -54,7 +53,7 @@ class RunFacts:
 
     @property
     def succeeded(self) -> bool:
-        return self.record.state in _SUCCEEDED
+        return self.record.state in ENDED_WELL
 
     @property
     def ended_at(self) -> datetime:
@@ -309,7 +308,7 @@ def _limit(replication: Replication) -> str:
 def is_first_copy(records: Sequence[RunRecord]) -> bool:
     """True if the first copy of everything is still to be made, or is being made. ``records``: newest first."""
     live = [record for record in records if record.kind != BACKFILL]
-    return not any(record.state in _SUCCEEDED for record in live) and (not live or live[0].state == "planned")
+    return not any(record.state in ENDED_WELL for record in live) and (not live or live[0].state == "planned")
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:

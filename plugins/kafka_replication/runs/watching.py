@@ -53,7 +53,7 @@ from kafka_replication.runs.run import open_run
 from kafka_replication.runtime import background
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.sight import lag_of
-from kafka_replication.watermarks.values import SEALED, Lease, RangeOutcome, RunRecord
+from kafka_replication.watermarks.values import ENDED_WELL, SEALED, Lease, RangeOutcome, RunRecord
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore
@@ -266,7 +266,7 @@ class Watcher:
                 return None
         life, why = life_of(record, leases, said)
         failed: tuple[RangeOutcome, ...] = ()
-        if life is not Life.AT_WORK and record.state not in ("done", "nothing_to_do", SEALED):
+        if life is not Life.AT_WORK and record.state not in ENDED_WELL:
             failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
         return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
 
@@ -329,7 +329,7 @@ def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tup
     """The life of the run, and the reason of its end if it is known. ``leases`` are those that are held, reserved or
     queued for: a run that gives way to another one is queued. ``said`` is the state that Airflow names.
     """
-    if record.state in ("done", "nothing_to_do", "failed", SEALED):
+    if record.state in (*ENDED_WELL, "failed"):
         return Life.ENDED, ""
     if record.state != "planned":
         return Life.DIED, ""

@@ -17,7 +17,7 @@ from kafka_replication.store.leases import with_life
 from kafka_replication.store.tables import is_row, key_of, key_values, replace
 from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import CopiedRange
-from kafka_replication.watermarks.values import RUN_STATES, SEALED, RangeOutcome, RunRecord
+from kafka_replication.watermarks.values import ENDED_WELL, RUN_STATES, RangeOutcome, RunRecord
 
 _runs, _outcomes = schema.runs, schema.outcomes
 _OF_RUN: Final = ("run_id", "replication", "kind", "state", "progress")
@@ -164,7 +164,7 @@ class Runs(Database):
 
         def prune_some(db: Connection) -> int:
             now = connect.clock(db)
-            succeeded = _runs.c.replication == replication, _runs.c.state.in_(("done", "nothing_to_do", SEALED))
+            succeeded = _runs.c.replication == replication, _runs.c.state.in_(ENDED_WELL)
             old_plans = and_(*succeeded, _runs.c.plan != "", _runs.c.finished_at < now - PLAN_MILLIS)
             db.execute(update(_runs).where(old_plans).values(plan=""))
             before = now - round(older_than_seconds * 1000)

@@ -105,6 +105,7 @@ class Scope:
 
 SEALED: Final = "sealed"  # a seal refused all partitions of the run
 RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed", "died", SEALED)
+ENDED_WELL: Final = ("done", "nothing_to_do", SEALED)  # a seal was meant to be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
