@@ -79,7 +79,7 @@ ADOPTED: dict[str, Entry] = {
         next_offset=90,
         coverage=covered((0, 90)),
         target_end=91,
-        sealed=Seal(why="failover", by="ann", reason="fire", target_until=92, run_id="over", time=TIME),
+        sealed=Seal(why="cutover", by="ann", reason="fire", target_until=92, run_id="over", time=TIME, cut=TIME),
     ),
     "position-followed": Position(
         generation=1,

@@ -254,14 +254,13 @@ class Died(BaseException):
 
 
 def test_a_cut_over_denies_producers_and_gives_it_back(pair: Carrying) -> None:
-    """Its rule is noted before it is made. One that somebody else made is not given back."""
+    """Of topics that were never copied, too. Its rule is noted before it is made; one of somebody else is not given back."""
     pair.settings = {**pair.settings, "source": pair.cluster.as_admin(), "target": pair.cluster.as_admin()}
     pair.new_store()
     wishes = cutover.Wishes(by="ann", quiet=0.5, deny=True)
     pair.grant("alice", *on_topic(TOPIC, "WRITE"))
     assert "WRITE" in pair.may("alice", TOPIC)
     run = open_run(pair.replication(acls={}, groups={}), pair, pair.store, "over", Deadline.after(60))
-    pair.run()
     turn = cutover.Turn(run=run, asked=wishes, launcher=InProcess())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kafka_acls, "write", lambda *_: (_ for _ in ()).throw(Died))

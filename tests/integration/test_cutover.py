@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer
 
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
+from kafka_replication.model.choices import Action
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.overview.rows import facts_of
@@ -21,8 +23,9 @@ from kafka_replication.runs.run import Run
 from kafka_replication.watermarks.sight import Lag
 from stack.ports import LOOPBACK, free_ports
 from tests.support.command_line import command
+from tests.support.failed import QUARANTINE, ask
 from tests.support.jobs import InProcess
-from tests.support.scenario import Cluster, Scenario, numbered
+from tests.support.scenario import Cluster, Rec, Scenario, numbered
 from tests.support.turning import commit, cut_over, numbers, opened, values
 from tests.support.waiting import wait_until
 
@@ -38,7 +41,7 @@ def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None
     scene.run()
     dry = cutover.preview(opened(scene), Wishes(by="ann"), InProcess())
     assert [(row.lag, bool(row.last_write)) for row in dry.partitions] == [(0, True)]
-    assert [step.state for step in dry.steps] == ["to do"] * 5 and all(step.what for step in dry.steps)
+    assert [step.state for step in dry.steps] == ["to do"] * 6 and all(step.what for step in dry.steps)
     stop = threading.Event()
 
     def produce() -> None:
@@ -64,6 +67,7 @@ def test_producers_and_consumers_that_are_still_at_work(scene: Scenario) -> None
         ("copied", "done"),
         ("groups", "blocked"),
         ("settings", "to do"),
+        ("schemas", "to do"),
         ("sealed", "to do"),
         ("certificate", "to do"),
     ]
@@ -88,16 +92,32 @@ def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(s
     assert not done.failed, done.text
     [file] = tmp_path.glob("*.json")
     made = json.loads(file.read_text())["certificate"]
-    assert made["verified"] and made["about"] == f"cutover: nobody has written to the source since {done.cut}"
+    seal = scene.position().sealed
+    assert seal and made["verified"] and made["cut"] == done.cut == seal.cut
+    assert made["about"] == f"cutover: nobody has written to source since {done.cut}"
     assert file.with_suffix(".html").exists()
     again = cut_over(scene, out=tmp_path)
     assert [step.step for step in again.steps] == ["sealed", "certificate"], "it may be repeated"
+    assert again.cut == done.cut, "the ledger keeps it"
     assert [row.group for row in again.groups] == [group], "and says what became of the groups"
     commit(scene.source.admin, group, {at: Committed(9)})
     rows = groups.move(opened(scene), apply=True).groups
     assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
     places, _ = kafka_groups.committed(scene.target.admin, [group])
     assert places[group][at] == Committed(6)
+
+
+def test_a_record_that_waits_for_a_decision_keeps_a_direction_from_being_sealed(scene: Scenario) -> None:
+    scene.settings["failures"] = QUARANTINE
+    scene.source.create(scene.topic, 2)  # one partition stays without a record
+    scene.target.create(scene.topic, 2, {"max.message.bytes": "100000"})
+    scene.source.produce(scene.topic, [*numbered(5), Rec(b"large", os.urandom(150_000))])
+    done = cut_over(scene)
+    assert [step.step for step in done.steps if step.state == "blocked"] == ["sealed"] and not scene.position().sealed
+    assert f"in 1 partition; {scene.topic}-0: 1 records that could not be copied wait for a decision" in done.text
+    ask(scene, Action.DISCARD, everything=True)
+    done = cut_over(scene)
+    assert not done.failed and "Everything that this replication copied is verified" in done.steps[-1].what, done.text
 
 
 def test_producers_are_denied_and_given_back(scene: Scenario) -> None:

@@ -27,7 +27,7 @@ from tests.support.turning import WISHES, Died, commit, numbers, opened, reverse
 PARTITIONS = 2
 TIMES = 2  # that a step is killed at the same place
 FAILOVER = ((sealing, "fence"), (sealing, "seal_each"), (steps, "verify"), (steps, "advance"), (groups, "move_as_seen"))
-CUTOVER = ("copied", "groups", "settings", "audit", "sealed", "certificate")
+CUTOVER = ("copied", "groups", "settings", "schemas", "audit", "sealed", "certificate")
 FINAL = {("cutover", "sealed", "ends"), ("failback", "sealed", "ends"), ("failback", "first direction opened", "ends")}
 FAILBACK = ("other direction opened", *CUTOVER, "first direction opened")
 

@@ -15,7 +15,7 @@ from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.schemas import TOPIC, WAITS
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill, checking
+from kafka_replication.runs import backfill, checking, cutover
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job
 from tests.support.checker import check, read
@@ -24,6 +24,7 @@ from tests.support.compaction import clean_every
 from tests.support.jobs import InProcess
 from tests.support.registry import NOOP, Pair, config, delete_subject, deleted, registered
 from tests.support.scenario import Cluster, Rec, Scenario, numbered
+from tests.support.turning import opened
 from tests.support.waiting import wait_until
 
 ORDERS, PAYMENTS = registered("orders-value", 1, 1, '"string"'), registered("payments-value", 1, 2, '"long"')
@@ -218,3 +219,7 @@ def test_check_names_ids_that_nobody_knows(both: Scenario) -> None:
     write(both.target, [registered("x-value", 1, 77, '"int"')])
     (found,) = warnings(both)
     assert f"ids that {TOPIC} on the target does not have: 1 ({both.topic}-0 at offset 0)" in found
+    turn = cutover.Turn(run=opened(both), asked=cutover.Wishes(by="ann", quiet=0.5), launcher=InProcess())
+    turn.carry_out([step for step in turn.steps if step[0] in ("copied", "schemas")])
+    assert [step.state for step in turn.done] == ["done", "done"], turn.done
+    assert f"1 ({both.topic}-0 at offset 0)" in turn.done[1].what, "a cut-over names them"

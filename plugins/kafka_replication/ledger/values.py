@@ -114,7 +114,8 @@ class Adopted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
     """The end of a direction: nothing more is copied behind the position that has it. ``target_until`` is where the
-    target partition ended then: what lies behind that was written by others.
+    target partition ended then: what lies behind that was written by others. ``cut`` is the time from which on nobody
+    had written to the source, RFC 3339 UTC; None if the source was given up.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -125,6 +126,7 @@ class Seal:
     target_until: Number
     run_id: str
     time: str  # RFC 3339 UTC
+    cut: str | None = None
 
     @property
     def id(self) -> str:

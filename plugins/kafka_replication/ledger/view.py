@@ -76,6 +76,12 @@ class LedgerView:
         """True if all its positions are sealed."""
         return bool(self.positions) and all(position.sealed for position in self.positions.values())
 
+    @property
+    def cut(self) -> str | None:
+        """The time from which on nobody had written to the source, if all its positions were sealed knowing that."""
+        cuts = [position.sealed.cut if position.sealed else None for position in self.positions.values()]
+        return max((cut for cut in cuts if cut), default=None) if all(cuts) else None
+
     def position(self, key: PartitionKey, generation: int) -> Position | None:
         """The position if it is of this generation, else None: another generation has other records."""
         position = self.positions.get(key)

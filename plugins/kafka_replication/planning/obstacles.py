@@ -107,6 +107,12 @@ AUDIT_DIFFERS = Obstacle(
     "{target} has not what {source} has: {report}",
     "see docs/gaps-and-audit.md; nothing was sealed",
 )
+NOT_ALL_VERIFIED = Obstacle(
+    "not-all-verified",
+    "the certificate would say that not everything is verified, in {partitions}; {reason}",
+    "decide about it (docs/failed-records.md, docs/gaps-and-audit.md) and call the command again; or seal it as it is:"
+    " kafka-replication failover",
+)
 WRITTEN_WHILE_SEALED = Obstacle(
     "written-while-sealed",
     "{partition}: somebody wrote on {source} while it was sealed, so it was opened again",

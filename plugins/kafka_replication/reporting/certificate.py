@@ -181,11 +181,13 @@ class CertifiedSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The state of a copy, as ledger, target and source said at ``time``. ``about`` says why it was made. ``verified``
-    is false if something of it is not verified: ``verdict`` says so in one sentence, ``reasons`` has all reasons, and
-    ``remarks`` what a reader has to know beside it. ``settings`` are those of the replication's file that decide what
-    is copied and how, ``filter_and_transform`` names both with a hash, empty without. ``groups`` are as they were seen
-    and moved the last time, ``drill`` is the last failover drill; null if there was none.
+    """The state of a copy, as ledger, target and source said at ``time``. ``about`` says why it was made. ``cut`` is
+    the time from which on nobody had written to the source, if that was known when the direction was sealed, RFC 3339
+    UTC; null otherwise. ``verified`` is false if something of it is not verified: ``verdict`` says so in one sentence,
+    ``reasons`` has all reasons, and ``remarks`` what a reader has to know beside it. ``settings`` are those of the
+    replication's file that decide what is copied and how, ``filter_and_transform`` names both with a hash, empty
+    without. ``groups`` are as they were seen and moved the last time, ``drill`` is the last failover drill; null if
+    there was none.
     """
 
     format: Literal[1] = 1
@@ -207,6 +209,7 @@ class Certificate:
     partitions: tuple[CertifiedPartition, ...]
     groups: tuple[GroupRow, ...]
     drill: Drill | None
+    cut: str | None = None
 
 
 def judged(partitions: Sequence[CertifiedPartition], groups: Sequence[GroupRow]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def page(certificate: Certificate, json_name: str, json_sha256: str, key: str | 
     facts = [
         ("about", one.about),
         ("part", part),
+        ("cut: nobody had written to the source since", one.cut or "not known, or not sealed"),
         ("time", one.time),
         ("made by", f"{one.product}, run {one.run_id}"),
         ("source cluster", one.source_cluster or "not known"),

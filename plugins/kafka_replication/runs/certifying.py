@@ -47,7 +47,6 @@ from kafka_replication.runs.failed_records import Selection, failed_records
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.watermarks.failed import FailedRow
 from kafka_replication.watermarks.sight import CertificateRow
 
 # The keys of a file that do not decide what is copied, nor what is promised of it.
@@ -129,6 +128,7 @@ def look(run: Run, request: AuditRequest = ALL, *, until: datetime | None = None
         partitions=tuple(partitions),
         groups=groups,
         drill=run.store.last_drill(run.replication.name),
+        cut=view.cut,
         **judged(partitions, groups),
     )
 
@@ -172,7 +172,8 @@ class _Making:
         if status is not None and position.sealed and status.high_watermark is None:  # the source is not asked any more
             status = replace(status, source_end=self._seen.get(key))
         copied = position.coverage.subtract(account.given_up()).within(area)
-        failed = [row for row in self._failed if self._is_of(row, key, position.generation, area)]
+        mine = (key, position.generation)
+        failed = [row for row in self._failed if (row.key, row.generation) == mine and row.offset in area]
         open_ = sum(row.is_open for row in failed)
         lost = key in self._lost
         return CertifiedPartition(
@@ -199,10 +200,6 @@ class _Making:
             status=status,
             error=f"{key.target} on the target does not show our last record" if lost else self._error(key, status),
         )
-
-    @staticmethod
-    def _is_of(row: FailedRow, key: PartitionKey, generation: int, area: OffsetRange) -> bool:
-        return row.key == key and row.generation == generation and row.offset in area
 
     def _error(self, key: PartitionKey, status: PartitionStatus | None) -> str:
         """A contradiction to the ledger; empty if there is none. A seal is none, nor a source that does not answer."""

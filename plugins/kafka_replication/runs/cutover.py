@@ -26,7 +26,7 @@ from kafka_replication.reporting.groups import exactness
 from kafka_replication.reporting.table import counted
 from kafka_replication.reporting.turning import StepRow, TurnDocument
 from kafka_replication.runs import acls as rights
-from kafka_replication.runs import certifying, groups, runner, sealing, source_ends
+from kafka_replication.runs import certifying, groups, runner, schemas, sealing, source_ends
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.reporting import standing
@@ -82,10 +82,17 @@ class Turn:
     @property
     def steps(self) -> list[Step]:
         deny = [("producers denied", self._deny)] if self.asked.deny else []
-        carry = [("rights", self._rights)] if self.run.replication.acls.model_fields_set else []
+        carry: list[Step] = [("rights", self._rights)] if self.run.replication.acls.model_fields_set else []
         audits = [("audit", self._audit)] if self.asked.sample else []
-        sealed: list[Step] = [("settings", self._settings), *carry, *audits, ("sealed", self._seal), *self.certificate]
-        return [*deny, ("copied", self._copy), ("groups", self._groups), *sealed]
+        looks: list[Step] = [("settings", self._settings), *carry, ("schemas", self._schemas), *audits]
+        return [
+            *deny,
+            ("copied", self._copy),
+            ("groups", self._groups),
+            *looks,
+            ("sealed", self._seal),
+            *self.certificate,
+        ]
 
     @property
     def source(self) -> str:
@@ -112,8 +119,9 @@ class Turn:
             else "the file selects none",
             "settings": f"those of the topics on {target} that do not follow {source} are named",
             "rights": f"rules (ACLs) are carried over to {target}",
+            "schemas": f"ids of schemas in the last records that no registry's topic on {target} has are named",
             "audit": f"{chunks} of each partition are compared on both sides",
-            "sealed": f"{name} copies no more, and others may write to {target}",
+            "sealed": f"{name} copies no more, and others may write to {target}; not while something is not verified",
             "certificate": f"the store keeps it{f', and its files are written to {asked.out}' if asked.out else ''}",
         }[step]
 
@@ -146,8 +154,12 @@ class Turn:
         return {key: lag for key, lag in source_ends.lags(self.run).items() if key not in self.left_alone}
 
     def _deny(self) -> str:
-        """Note it in the ledger first, so that it is known which rules are to be given back."""
+        """Note it in the ledger first, so that it is known which rules are to be given back. A run opens what was never
+        copied: the ledger has nothing of it to note it in.
+        """
         run = self.run
+        if source_ends.unopened(run):
+            runner.execute(one_more(run), self.launcher, Request())
         view = sealing.view_of(run)
         topics = {key.source.topic for key in view.positions}
         noted = {key.source.topic for key, position in view.positions.items() if position.denied}
@@ -244,6 +256,11 @@ class Turn:
         rights.apply(self.run, looked)
         return f"on {self.target} {len(looked.plan.to_create)} rules written, {len(looked.plan.to_remove)} removed"
 
+    def _schemas(self) -> str:
+        """An id that nobody knows may be no id: it is named."""
+        found = schemas.unknown(self.run, [key.source for key in self._view().positions])
+        return "; ".join(f"{one.where}: {one.what}" for one in found) or "all ids that were found are known"
+
     def _audit(self) -> str:
         sample = self.asked.sample
         with self.launcher as spark:
@@ -253,13 +270,18 @@ class Turn:
         return f"{counted(len(report.partitions), 'partition')} compared: {self.target} has what {self.source} has"
 
     def _seal(self) -> str:
+        name, made = self.run.replication.name, certifying.look(self.run)
+        left = [one for one in made.partitions if one.of(name) not in self.left_alone and any(one.reasons)]
+        if left:
+            reason = f"{left[0].source}: {'; '.join(left[0].reasons)}"
+            raise NotYet(obstacles.NOT_ALL_VERIFIED, reason=reason, partitions=counted(len(left), "partition"))
         with leased(self.run, EVERYTHING) as run:
             sealing.fence(run)
             if behind := self._lags():
                 raise self._not_verified(behind)
             sealing.view_of(run)
             view = self._view()
-            errors = sealing.seal_each(run, view.positions, self.why, self.asked)
+            errors = sealing.seal_each(run, view.positions, self.why, self.asked, self.cut)
             if errors:
                 raise ReplicationError(next(f"{key.source}: {error}" for key, error in errors.items()))
             if behind := self._lags():
@@ -269,8 +291,12 @@ class Turn:
         return f"{partitions}: nothing more is copied, and others may write to {self.target}"
 
     def _certify(self) -> str:
-        seals = [at.sealed.time for at in self._view().positions.values() if at.sealed]
-        since = f"nobody has written to the source since {self.cut}" if self.cut else f"sealed {min(seals, default='')}"
+        view = self._view()
+        self.cut = self.cut or view.cut
+        seals = [at.sealed.time for at in view.positions.values() if at.sealed]
+        since = (
+            f"nobody has written to {self.source} since {self.cut}" if self.cut else f"sealed {min(seals, default='')}"
+        )
         made = certifying.certify(self.run, self.asked.out, about=f"{self.why}: {since}")
         return "; ".join([made.certificate.verdict, *made.where])
 
@@ -325,12 +351,9 @@ def abort(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
                 sealing.fence(leased_run)
                 sealing.open_again(leased_run, view)
             given = give_back(leased_run)
-    turn.done.append(StepRow(step="given back", state="done", what=_given(given, turn.source)))
+    what = f"producers may write to {counted(given, 'topic')} on {turn.source} again" if given else "nothing was denied"
+    turn.done.append(StepRow(step="given back", state="done", what=what))
     return document_of(turn, applied=True)
-
-
-def _given(topics: int, source: str) -> str:
-    return f"producers may write to {counted(topics, 'topic')} on {source} again" if topics else "nothing was denied"
 
 
 def give_back(run: LeasedRun) -> int:

@@ -72,7 +72,9 @@ def ends(run: Run, view: LedgerView) -> dict[PartitionKey, int]:
     return {key: log.high_watermark for key in view.positions if isinstance(log := logs[key.target], PartitionOffsets)}
 
 
-def seal_each(run: LeasedRun, keys: Collection[PartitionKey], why: str, asked: Asked) -> dict[PartitionKey, str]:
+def seal_each(
+    run: LeasedRun, keys: Collection[PartitionKey], why: str, asked: Asked, cut: str | None = None
+) -> dict[PartitionKey, str]:
     """Seal these partitions. The errors of those that could not be."""
 
     def sealed(key: PartitionKey) -> str:
@@ -80,7 +82,8 @@ def seal_each(run: LeasedRun, keys: Collection[PartitionKey], why: str, asked: A
             if position is None or position.sealed:
                 return ()
             end = ends(run, LedgerView({key: position}))[key]  # nothing of ours is open any more
-            seal = Seal(why=why, by=asked.by, reason=asked.reason, target_until=end, run_id=run.run_id, time=now())
+            by, reason, run_id = asked.by, asked.reason, run.run_id
+            seal = Seal(why=why, by=by, reason=reason, target_until=end, run_id=run_id, time=now(), cut=cut)
             return (replace(position, sealed=seal),)
 
         try:

@@ -52,6 +52,11 @@ def lags(run: Run) -> dict[PartitionKey, int]:
     return {key: lag for key, lag in lags.items() if lag}
 
 
+def unopened(run: Run) -> bool:
+    """True if a partition of the source is selected that no run has opened."""
+    return bool(set(_keys(run).values()) - sealing.selected(run).positions.keys())
+
+
 def _keys(run: Run) -> dict[TopicPartition, PartitionKey]:
     """The partitions of the source that are selected, and those that were."""
     file, admin = run.replication, run.clusters.source_admin
