@@ -98,37 +98,6 @@ def comes_back_late(trial: Trial) -> None:
         _reset(trial)
 
 
-def source_given_up(trial: Trial) -> None:
-    """The source is given up while a run is at work or stands still: what is sealed stays as it is, whatever that run does,
-    and a later run refuses; then it is opened again. Only a copy that is exactly once can be sealed.
-    """
-    run = trial.sleeper() if (asleep := trial.dice.randrange(2)) else trial.start()
-    if profiles.current().delivery != EXACTLY_ONCE or trial.spread or trial.bench.elsewhere:
-        run.kill(signal.SIGCONT)
-        trial.finish(run)
-        return
-    if not asleep:
-        trial.middle(run)
-    _failover(trial, "apply", "sealed")
-    there = trial.bench.copied_to.logs(trial.target_topic)
-    run.kill(signal.SIGCONT)
-    for late in (run, trial.start()):
-        trial.forgive(late)
-        if (outcome := trial.finish(late)) != "failed" and late is not run:
-            raise TrialFailed(f"a run behind the seal ended with {outcome}")
-    if trial.bench.copied_to.logs(trial.target_topic) != there:
-        raise TrialFailed("something was committed behind the seal")
-    _failover(trial, "undo", "opened again")
-
-
-def _failover(trial: Trial, what: str, wanted: str) -> None:
-    trial.job["failover"] = what
-    command = trial.start()
-    del trial.job["failover"]
-    if (outcome := trial.finish(command)) != wanted:
-        raise TrialFailed(f"failover ended with {outcome}: {command.errors}")
-
-
 def _reset(trial: Trial) -> None:
     run = trial.start()
     if trial.finish(run) != "failed" or not all("the ledger contradicts itself" in error for error in run.errors):
@@ -267,7 +236,6 @@ ROWS = (
     Row("everything-killed", everything_killed, "core"),
     Row("zombie", zombie, "core"),
     Row("comes-back-late", comes_back_late, "core", fenced_by_transactions=True),
-    Row("source-given-up", source_given_up, "core"),
     Row("two-runs-at-once", two_runs, "core"),
     Row("two-runs-without-lease", two_runs_without_lease, "core"),
     *(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -22,12 +23,12 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import failover, groups, leasing, runner, steps
+from kafka_replication.runs import cutover, failback, failover, groups, leasing, runner, steps
 from kafka_replication.runs.audit import audit
+from kafka_replication.runs.cutover import Wishes
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.reset import reset_topic
-from kafka_replication.runs.run import Request, open_run
-from kafka_replication.runs.sealing import Asked
+from kafka_replication.runs.run import Request, Run, open_run
 from kafka_replication.runtime import deadline
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher, terminal_launcher
@@ -39,6 +40,7 @@ from tests.faults import mutations
 
 RESULT = "RESULT "
 HANDS = 3
+WISHES = Wishes(by="ann", reason="a fault", quiet=0.5, sample=2)
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,32 @@ def audited(replication: Replication, clients: Clients, store: WatermarkStore) -
     return {"outcome": "audited", "errors": [], "final": [], "counted": counted}
 
 
-def given_up(replication: Replication, clients: Clients, store: WatermarkStore, what: str) -> dict[str, Any]:
+def given_up(run: Run, what: str) -> dict[str, Any]:
     """``kafka-replication failover FILE --apply``, or ``--undo``, instead of a run."""
-    run = open_run(replication, clients, store, runner.new_run_id())
-    asked = Asked(by="ann", reason="a fault")
-    document = failover.undo(run) if what == "undo" else failover.failover(run, asked, Threads())
+    document = failover.undo(run) if what == "undo" else failover.failover(run, WISHES, Threads())
     errors = [f"{row.source}: {row.error} {row.not_verified} not verified" for row in document.partitions if row.error]
     return {"outcome": "failed" if document.failed else document.state, "errors": errors, "final": []}
+
+
+def turned(run: Run, what: str, clients: Clients) -> dict[str, Any]:
+    """``kafka-replication cutover FILE --apply`` or ``failback FILE BACK --apply`` instead of a run."""
+    if what == "cutover":
+        document = cutover.cutover(run, WISHES, Threads())
+    else:
+        file, topic = run.replication, run.replication.topics.named[0]
+        copy = file.target_name(topic)
+        settings = {
+            **file.model_dump(by_alias=True, exclude_unset=True),
+            "name": f"{file.name}-back",
+            "source": {"connection": "target"},
+            "target": {"connection": "source"},
+            "topics": {"include": [copy], "rename": {f"^{re.escape(copy)}$": topic}},
+        }
+        back = open_run(Replication.model_validate(settings), clients, run.store, run.run_id)
+        document = failback.failback(run, back, WISHES, Threads())
+    errors = [f"{step.step}: {step.what}" for step in document.steps if step.state == "blocked"]
+    done = {"cutover": "cut over", "failback": "gone back"}[what]
+    return {"outcome": "failed" if document.failed else done, "errors": errors, "final": []}
 
 
 def moved(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
@@ -168,8 +189,9 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     store = open_store(settings["store_url"])
     if settings.get("reset"):
         return reset(replication, clients, store)
-    if settings.get("failover"):
-        return given_up(replication, clients, store, settings["failover"])
+    if what := settings.get("turn"):
+        run = open_run(replication, clients, store, runner.new_run_id())
+        return turned(run, what, clients) if what in ("cutover", "failback") else given_up(run, what)
     if settings.get("groups"):
         return moved(replication, clients, store)
     if settings.get("audit"):

@@ -16,6 +16,7 @@ from tests.faults import (
     source_rows,
     store_rows,
     target_rows,
+    turn_rows,
 )
 
 KAFKA = (
@@ -27,6 +28,7 @@ KAFKA = (
     *sick_rows.ROWS,
     *certificate_rows.ROWS,
     *our_rows.ROWS,
+    *turn_rows.ROWS,
     *store_rows.ROWS,
     *data_rows.ROWS,
 )
