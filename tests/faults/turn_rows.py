@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kafka_replication.model.choices import EXACTLY_ONCE
 from tests.faults import profiles
@@ -16,8 +18,8 @@ CALLS = 8
 
 
 def source_given_up(trial: Trial) -> None:
-    """The source is given up while a run is at work or stands still: what is sealed stays as it is, whatever that run does,
-    and a later run refuses; then it is opened again.
+    """The source is given up while a run is at work or stands still, and its broker answers, is dead, or comes back for 5 s
+    and goes again: what is sealed stays as it is, whatever that run does, and a later run refuses; then it is opened again.
     """
     run = trial.sleeper() if (asleep := trial.dice.randrange(2)) else trial.start()
     if not _can_be_sealed(trial):
@@ -26,7 +28,8 @@ def source_given_up(trial: Trial) -> None:
         return
     if not asleep:
         trial.middle(run)
-    _done(trial, _started(trial, "failover"), "sealed")
+    with _source(trial, trial.dice.choice(["answers", "is dead", "comes and goes"])):
+        _done(trial, _started(trial, "failover"), "sealed")
     _stays_sealed(trial, run)
     _done(trial, _started(trial, "undo"), "opened again")
 
@@ -41,6 +44,32 @@ def cut_over_and_back(trial: Trial) -> None:
     _until(trial, "cutover", "cut over", lambda command: trial.middle(command))
     _stays_sealed(trial)
     _until(trial, "failback", "gone back", lambda _: time.sleep(trial.dice.random() * 6))  # the dice choose the moment
+
+
+@contextmanager
+def _source(trial: Trial, state: str) -> Iterator[None]:
+    """The state of the source's broker meanwhile; afterwards it answers."""
+    trial.note(f"the source {state}")
+    broker, over = trial.bench.source.brokers[0], threading.Event()
+
+    def flap() -> None:
+        while not over.is_set():
+            broker.start()
+            over.wait(5)
+            broker.kill()
+
+    if state != "answers":
+        broker.kill()
+    flapping = threading.Thread(target=flap) if state == "comes and goes" else None
+    if flapping:
+        flapping.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if flapping:
+            flapping.join()
+        trial.bench.source.heal()
 
 
 def _can_be_sealed(trial: Trial) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafka_replication.alerting.open_causes import Decision
+from kafka_replication.alerting.open_causes import Decision, Kind
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.ledger.account import Change
@@ -117,7 +117,11 @@ def test_no_run_goes_on_behind_a_seal_until_it_is_opened_again(scene: Scenario, 
     scene.source.produce(scene.topic, numbered(20))
     scene.run()
     was = kill_source(scene)
+    impatient = watcher(scene, received, alerts={"stalled_after": 1}, timeouts={"request": 3})
+    impatient.look()
+    assert {cause.key.kind for cause in impatient.look().open} == {Kind.CLUSTER}
     given_up(scene)
+    assert not impatient.look().open, "nobody needs the source any more"
     [line] = scene.run().ranges
     assert line.error and "this direction was sealed by failover" in line.error, "also without the source"
     scene.source = was

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 from kafka_replication.alerting.open_causes import Cause, CauseKey, Kind
-from kafka_replication.config import Replication
 from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationError, Stalled, Unreachable
 from kafka_replication.model.trouble import Trouble
+from kafka_replication.planning.live import own
 from kafka_replication.reporting.causes import foreseen_losses
 from kafka_replication.runs.clusters import raise_together
 from kafka_replication.runs.reporting import without_target
@@ -32,16 +33,19 @@ def losses_without_target(run: Run, problem: ReplicationError) -> list[Cause]:
         return []
 
 
-def problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:
-    """The cause because of which the clusters could not be read."""
+def problem_of_clusters(run: Run, problem: ReplicationError) -> Iterator[Cause]:
+    """The cause because of which the clusters could not be read. A sealed direction does without its source."""
     if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
         return
+    with suppress(ReplicationError):
+        if set(run.clusters.away) == {"source"} and own(run.replication, run.view()).is_sealed:
+            return
     if isinstance(problem, (Unreachable, OutOfTime)):
         yield Cause(
             key=CauseKey(Kind.CLUSTER),
             what=problem.what,
             remedy=problem.remedy,
-            patience=replication.alerts.stalled_after,
+            patience=run.replication.alerts.stalled_after,
         )
     else:
         kind = Kind.ADMISSION if isinstance(problem, NotAdmitted) else Kind.REFUSED

@@ -195,7 +195,7 @@ class Watcher:
             causes += drill_causes(self.replication, last, rows, datetime.now(UTC))
             judged |= _OF_CLUSTERS
         except ReplicationError as problem:
-            causes += problem_of_clusters(self.replication, problem)
+            causes += problem_of_clusters(run, problem)
             causes += losses_without_target(run, problem)
             judged.add(Kind.CLUSTER)
             self._record(store, ())
