@@ -161,6 +161,7 @@ def test_a_run_with_a_gap_a_quarantined_record_a_filter_and_an_adopted_part(scen
 
     code, out = checked(scene, file, "--data")
     assert code == 0 and "signed by the expected key" in out, out
+    assert "the copy of another tool below 30 was not compared: the source has dropped what was copied" in out
     scene.source.produce(scene.topic, orders(10, 90))
     assert scene.run().outcome == "done"
     code, out = checked(scene, file, "--data")
@@ -195,19 +196,25 @@ def test_receipts_that_were_changed_are_others_than_the_certificate_says(scene: 
 def test_a_byte_of_a_record_that_was_changed_on_the_disk_is_noticed(
     own_scene: Scenario, own_cluster: KafkaCluster, key: Path
 ) -> None:
-    """With a checksum that is right, so that no consumer notices it."""
+    """With a checksum that is right, so that no consumer notices it. In our copy, and in that of another tool."""
     scene = own_scene
     scene.source.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(20))
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    Mirrored(scene).copy(0, [(0, 10)])
+    adopting.adopt(scene.bare_run("adopt"), Adoption(from_=DATA))
+    scene.source.produce(scene.topic, numbered(20, 10))
     assert scene.run().outcome == "done"
     _, file = certified(scene, key)
-    assert checked(scene, file, "--data")[0] == 0
-    [batch, *_] = batches(own_cluster.brokers[0].data, scene.topic)
-    with healed(batch):
-        batch.break_body()
-        assert len(read(scene.target.bootstrap, scene.topic, 0)) == 20
-        code, out = checked(scene, file, "--data")
-    assert code == 1 and f"WRONG {scene.topic}-0: the audit of [0, 20) says: " in out, out
+    code, out = checked(scene, file, "--data")
+    assert code == 0, out
+    [others, ours, *_] = batches(own_cluster.brokers[0].data, scene.topic)
+    for batch, wrong in ((others, "the copy of another tool below 10: "), (ours, "the audit of [10, 30) says: ")):
+        with healed(batch):
+            batch.break_body()
+            assert len(read(scene.target.bootstrap, scene.topic, 0)) == 30
+            code, out = checked(scene, file, "--data")
+        assert code == 1 and f"WRONG {scene.topic}-0: {wrong}" in out, out
 
 
 def test_until_a_time_it_has_one_end_in_each_partition(scene: Scenario, key: Path) -> None:

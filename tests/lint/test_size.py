@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 295,
+    "modules": 296,
     "classes": 652,
-    "functions": 3880,
+    "functions": 3882,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

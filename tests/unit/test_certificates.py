@@ -25,7 +25,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.reporting import certificate_page, signed
 from kafka_replication.reporting.certificate import CheckedCertificate, judged
-from kafka_replication.runs import certifying
+from kafka_replication.runs import certificate_checks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "documents" / "1" / "CertifiedDocument.json"
 MADE: Certificate = adapter(CertifiedDocument).validate_json(GOLDEN.read_bytes()).certificate
@@ -52,7 +52,7 @@ class Files:
         self.page.write_bytes(signed.signed_page(page, key or self.private))
 
     def check(self, path: Path | None = None) -> CheckedCertificate:
-        return certifying.check(path or self.json, self.public, secret)[0]
+        return certificate_checks.check(path or self.json, self.public, secret)[0]
 
 
 @pytest.fixture(scope="module")

@@ -250,13 +250,13 @@ def certify(
         return document, document.text, int(not document.certificate.verified)
 
     def checked(run: Run, launcher: Launcher) -> Result:
-        from kafka_replication.runs import certifying
+        from kafka_replication.runs import certificate_checks
 
         assert check is not None
-        document, made = certifying.check(check, public_key, run.clusters.secret)
+        document, made = certificate_checks.check(check, public_key, run.clusters.secret)
         if data:
             with launcher as spark:
-                document = certifying.with_data(run, document, made, spark)
+                document = certificate_checks.with_data(run, document, made, spark)
         return document, document.text, int(bool(document.problems))
 
     if check is None:

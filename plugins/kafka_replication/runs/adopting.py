@@ -11,13 +11,14 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
+from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.other_copies import Records, Stored, both_sides, compare, stored_by_mirrormaker
 from kafka_replication.ledger.account import Change
 from kafka_replication.ledger.entries import Adopted, Position
 from kafka_replication.ledger.offset_map import AdoptedPlaces
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, StaleWriter
-from kafka_replication.model.offsets import PartitionKey, TopicPartition, readable
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.model.trouble import raise_errors
 from kafka_replication.planning import preflight
@@ -247,6 +248,38 @@ class _Search:
             key, "can be adopted", start=end.next_offset, stored=work.stored, aborted=end.aborted, adopted=adopted
         )
         return _Found(row, end.places)
+
+
+def changed_since(run: Run, key: PartitionKey, position: Position) -> str:
+    """The difference between the adopted copy as it was compared then and as it is now; empty if there is none, and for
+    one that was not compared. Raises Refused if the source has nothing of it any more, Unreachable.
+    """
+    was = position.adopted
+    if was is None or was.proof == "stored":
+        return ""
+    (source, target), patience = _sides(run), offsets.Patience.within(_wait(run))
+    here = offsets.readable_logs(source.admin, [key.source], patience)[key.source]
+    there = offsets.readable_logs(target.admin, [key.target], patience)[key.target]
+    if here.from_ >= position.start:
+        raise Refused("the source has dropped what was copied", "")
+    work = OtherCopy(
+        source=OffsetRange(here.from_, position.start),
+        target=OffsetRange(min(there.from_, was.target_until), was.target_until),
+        stored=None,
+        syncs=(),
+        whole=was.proof == "whole",
+        compacts="compact" in topics.config(source.admin, key.source.topic).get("cleanup.policy", ""),
+    )
+    task = Audit(id=0, partition=key, target_logs={}, size=Size(offsets=work.target.span), other_copy=work)
+    audited = compare(task, key, source, target)
+    if (end := audited.copy_end) is None:
+        return "; ".join(audited.findings.errors)
+    if (end.compared, end.doubles, end.missing) == (was.compared, was.doubles, was.missing):
+        return ""
+    return (
+        f"{end.compared} records are equal now, with {end.doubles} doubles and {end.missing} missing; when it was"
+        f" adopted {was.compared}, {was.doubles} and {was.missing}. It was changed, or retention has removed some since"
+    )
 
 
 def _sides(run: Run) -> tuple[Records, Records]:
