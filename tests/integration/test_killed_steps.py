@@ -1,5 +1,5 @@
-"""Each step of cut-over, failover and failback is killed twice where it begins and twice where it ends, and the command is
-called again: an independent reader misses nothing, and finds nothing twice.
+"""Each step of cut-over, its abort, failover, its undo and failback is killed twice where it begins and twice where it ends,
+and the command is called again: an independent reader misses nothing, finds nothing twice, and no denial is left.
 
 A step that seals or opens a direction ends once: the next call finds it done.
 """
@@ -7,27 +7,37 @@ A step that seals or opens a direction ends once: the next call finds it done.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_replication.kafka import acls, writers
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import PartitionKey, TopicPartition
+from kafka_replication.reporting.turning import TurnDocument
 from kafka_replication.runs import cutover, failback, failover, groups, sealing, steps
 from kafka_replication.runs.cutover import Step, Turn
+from kafka_replication.runs.run import LeasedRun
+from stack.artifacts import CURRENT
+from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import read
+from tests.support.clusters import started
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered
+from tests.support.secured import AUTHORIZERS
 from tests.support.turning import WISHES, Died, commit, numbers, opened, reverse, until_done
 
 PARTITIONS = 2
 TIMES = 2  # that a step is killed at the same place
 FAILOVER = ((sealing, "fence"), (sealing, "seal_each"), (steps, "verify"), (steps, "advance"), (groups, "move_as_seen"))
 CUTOVER = ("copied", "groups", "settings", "schemas", "audit", "sealed", "certificate")
+DENY = ((acls, "write"), (sealing, "change"))
+BACK = ((sealing, "fence"), *DENY)  # of commands that open a direction again, and give back
 FINAL = {("cutover", "sealed", "ends"), ("failback", "sealed", "ends"), ("failback", "first direction opened", "ends")}
 FAILBACK = ("other direction opened", *CUTOVER, "first direction opened")
 
@@ -50,6 +60,14 @@ class Deaths:
             return done
 
         return killed
+
+    @contextmanager
+    def within(self, command: str, places: Sequence[tuple[Any, str]]) -> Iterator[None]:
+        """The functions that are these steps of a command."""
+        with pytest.MonkeyPatch.context() as patched:
+            for module, name in places:
+                patched.setattr(module, name, self.around(command, name, getattr(module, name)))
+            yield
 
     def _die(self, *place: str) -> None:
         if self.counts[place] < TIMES:
@@ -88,9 +106,7 @@ def test_each_step_is_killed_twice_where_it_begins_and_where_it_ends(
         surplus = produced(scene.source, topic, 100)
 
         deaths = Deaths(monkeypatch)
-        with monkeypatch.context() as patched:
-            for module, name in FAILOVER:
-                patched.setattr(module, name, deaths.around("failover", name, getattr(module, name)))
+        with deaths.within("failover", FAILOVER):
             until_done(lambda n: failover.failover(opened(scene, f"over {n}"), wishes, InProcess()))
         new = produced(scene.target, topic, 200)
         until_done(lambda n: failback.failback(opened(scene, f"b {n}"), opened(back, f"b {n}"), wishes, InProcess()))
@@ -108,3 +124,72 @@ def test_each_step_is_killed_twice_where_it_begins_and_where_it_ends(
         assert_each_once(scene.target, f"{topic}.surplus", surplus)
     moved, _ = kafka_groups.committed(scene.target.admin, [group])
     assert all(place is not None for place in moved[group].values()) and len(moved[group]) == PARTITIONS
+
+
+@pytest.fixture
+def denying(stack_folder: Path, tmp_path: Path) -> Iterator[Scenario]:
+    """Between two clusters with an authorizer. Everybody is a super user; what a rule does to others is tested by `test_acls`."""
+    extra = {"authorizer.class.name": AUTHORIZERS[CURRENT.zookeeper], "super.users": "User:ANONYMOUS"}
+    brokers = [KafkaCluster(f"denying-{side}", stack_folder, extra=extra) for side in ("source", "target")]
+    with started(*brokers):
+        source, target = (Cluster(cluster.bootstrap) for cluster in brokers)
+        scene = Scenario(source, target, tmp_path)
+        yield scene
+        scene.store.close()
+
+
+def test_what_denies_producers_and_each_way_back_is_killed_twice_where_it_begins_and_where_it_ends(
+    denying: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, topic, source = denying, denying.topic, denying.source
+    scene.settings["acls"] = {"writes": False}
+    wishes, deaths, seal_each = replace(WISHES, quiet=0.05, sample=0), Deaths(monkeypatch), sealing.seal_each
+    reads, denial = replace(writers.denial(topic), operation="READ", permission="ALLOW"), writers.denial(topic)
+    acls.write(source.admin, [reads], [])
+    source.create(topic, PARTITIONS)
+    wanted = produced(source, topic, 0)
+    assert scene.run().outcome == "done"
+
+    def cut_over(n: int) -> TurnDocument:
+        return cutover.cutover(opened(scene, f"cut {n}"), replace(wishes, deny=True), InProcess())
+
+    def half(run: LeasedRun, keys: Collection[PartitionKey], *more: Any) -> None:
+        seal_each(run, [min(keys)], *more)
+        raise SystemExit
+
+    def noted() -> list[tuple[bool, bool]]:
+        return [(bool(at.denied), bool(at.sealed)) for at in map(scene.position, range(PARTITIONS))]
+
+    def assert_given_back() -> None:
+        assert denial not in acls.read(source.admin) and noted() == [(False, False)] * PARTITIONS
+
+    with deaths.within("cutover", DENY), monkeypatch.context() as patched:
+        patched.setattr(sealing, "seal_each", half)
+        with pytest.raises(SystemExit):
+            until_done(cut_over)
+    assert denial in acls.read(source.admin) and noted() == [(True, True), (True, False)]
+    with deaths.within("abort", [*BACK, (cutover, "give_back")]):
+        until_done(lambda n: cutover.abort(opened(scene, f"abort {n}"), wishes, InProcess()))
+    assert_given_back()
+    wanted += produced(source, topic, 100)
+    until_done(cut_over)
+    assert denial in acls.read(source.admin) and noted() == [(True, True)] * PARTITIONS
+    assert reads in acls.read(scene.target.admin), "the right was carried over"
+    with deaths.within("undo", [*BACK, (cutover, "give_back")]):
+        until_done(lambda n: failover.undo(opened(scene, f"undo {n}")))
+    assert_given_back()
+    wanted += produced(source, topic, 200)
+    until_done(cut_over)
+    wanted += produced(scene.target, topic, 300)
+    with reverse(scene, tmp_path) as back, deaths.within("failback", [*BACK, (failback, "give_back")]):
+        until_done(lambda n: failback.failback(opened(scene, f"b {n}"), opened(back, f"b {n}"), wishes, InProcess()))
+    assert_given_back()
+    wanted += produced(source, topic, 400)
+    assert scene.run().outcome == "done"
+
+    killed = {("cutover", step) for step in ("producers denied", "rights", *(name for _, name in DENY))}
+    killed |= {(each, name) for each in ("abort", "undo", "failback") for name in ("give_back", *(n for _, n in BACK))}
+    for place in ((*step, when) for step in killed for when in ("begins", "ends")):
+        assert deaths.counts[place] == TIMES, place
+    for cluster in (source, scene.target):
+        assert_each_once(cluster, topic, wanted)
