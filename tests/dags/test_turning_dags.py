@@ -96,7 +96,7 @@ def turn(scene: Scenario, action: str, *, dry_run: bool = False, **form: Any) ->
 
 @pytest.mark.usefixtures("in_process")
 def test_a_failover_its_dry_run_and_its_way_back(copied: Scenario) -> None:
-    for action in ("failover", "failover --undo", "cutover", "cutover --abort"):
+    for action in ("failover", "cutover"):
         told = turn(copied, action, dry_run=True)
         assert not told["applied"] and not told["failed"] and copied.position().sealed is None
     told = turn(copied, "failover", by=" ")
@@ -104,6 +104,9 @@ def test_a_failover_its_dry_run_and_its_way_back(copied: Scenario) -> None:
     assert told["state"] == "sealed" and not told["failed"] and seal
     assert (seal.why, seal.by, seal.reason) == ("failover", "ann", "a test"), "the user whom Airflow knows"
     assert [row.seal for row in standing(copied.bare_run("look"))] == [seal]
+    for action in ("failover --undo", "cutover --abort"):
+        assert f"{action} has no dry run" in turn(copied, action, dry_run=True)["failed"]
+    assert copied.position().sealed == seal
     assert turn(copied, "failover --undo")["state"] == "opened again"
     assert copied.position().sealed is None
 
@@ -139,6 +142,7 @@ def test_a_failback_finds_the_other_direction_among_the_files(
     (copied.folder / "back.yaml").write_text(yaml.safe_dump(back))
     assert "no replication is called 'nobody'" in turn(copied, "failback", back="nobody")["failed"]
     assert "the field Other direction is empty" in turn(copied, "failback")["failed"]
+    assert "does not deny producers" in turn(copied, "failback", back=back["name"], deny_producers=True)["failed"]
     told = turn(copied, "failback", dry_run=True, back=back["name"])
     assert [row["lag"] for row in told["partitions"]] == [5] and not told["failed"]
     told = turn(copied, "failback", back=back["name"], quiet=0.5)

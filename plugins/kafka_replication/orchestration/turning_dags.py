@@ -114,9 +114,10 @@ class TurnOperator(OnSparkOperator):
             other = self._other(form_text(params["back"]))
             back = open_run(other, AirflowConnections(), run.store, run.run_id, run.deadline, looks=dry)
             return (failback.preview if dry else failback.failback)(run, back, wishes, self.launcher())
-        if action in (Turn.CUTOVER, Turn.ABORT):
-            do = cutover.preview if dry else cutover.cutover if action == Turn.CUTOVER else cutover.abort
-            return do(run, wishes, self.launcher())
+        if action == Turn.ABORT:
+            return cutover.abort(run, wishes, self.launcher())
+        if action == Turn.CUTOVER:
+            return (cutover.preview if dry else cutover.cutover)(run, wishes, self.launcher())
         if dry:
             return failover.preview(run)
         return failover.undo(run) if action == Turn.UNDO else failover.failover(run, wishes, self.launcher())
@@ -138,6 +139,13 @@ def turn_of(params: Any) -> Turn:
     action = form_text(params["action"])
     if action not in set(Turn):
         raise BadInput(f"action: {action!r} is no action", f"trigger again with one of {', '.join(Turn)}")
+    if params["dry_run"] and action in (Turn.ABORT, Turn.UNDO):
+        raise BadInput(
+            f"{action} has no dry run: it looks first, and where it is refused it says why and changes nothing",
+            "trigger again with Dry run switched off, to do it",
+        )
+    if params["deny_producers"] and action == Turn.FAILBACK:  # the rule would deny it to the copies that come then, too
+        raise BadInput("a failback does not deny producers", "trigger again with Deny producers switched off")
     return Turn(action)
 
 
@@ -161,7 +169,7 @@ def build_turn_dag(replication: Replication, folder: Path) -> DAG:
             "Action",
             "Cutover moves for good; its abort leads back, as long as nothing is sealed. Failover gives the source up;"
             " its undo opens the direction again, if nobody has written to the target. Failback goes back to the"
-            " source.",
+            " source. Abort and undo have no dry run.",
             *Turn,
         ),
         "dry_run": dry_run_field(True),
