@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(browsers.MISSING is not None, reason=str(browsers.MISSING)),
 ]
 NAME = f"af-turn-{uuid4().hex[:8]}"
-BACK = f"{NAME}-back"
+BACK, CUT = f"{NAME}-back", f"{NAME}-cut"
 ASKED = {"dry_run": False, "reason": "a fire drill"}
 
 
@@ -40,13 +40,14 @@ def airflow(tmp_path: Path, source_cluster: Brokers, target_cluster: Brokers) ->
     common: dict[str, Any] = {"topics": {"include": [NAME]}, "retries": {"attempts": 0}}
     # Once the schedule is switched on, a run of the last time that was due begins.
     there = {**common, "name": NAME, "schedule": "@yearly"}
+    cut = {**there, "name": CUT, "topics": {"include": [CUT]}}
     back = {
         **common,
         "name": BACK,
         "source": {"connection": "kafka_target"},
         "target": {"connection": "kafka_source"},
     }
-    with standalone(tmp_path, source_cluster, target_cluster, [there, back]) as started:
+    with standalone(tmp_path, source_cluster, target_cluster, [there, back, cut]) as started:
         yield started
 
 
@@ -58,7 +59,7 @@ def browser(airflow: AirflowStandalone, tmp_path: Path) -> Iterator[Browser]:
         yield window
 
 
-def test_it_is_drilled_given_up_opened_again_and_led_back_by_forms(
+def test_one_is_drilled_given_up_opened_again_and_led_back_and_another_cut_over_by_forms(
     airflow: AirflowStandalone, browser: Browser, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
@@ -69,10 +70,10 @@ def test_it_is_drilled_given_up_opened_again_and_led_back_by_forms(
     assert copy(home, NAME, source, target) == "done"
     source.produce(NAME, numbered(7, 50))
 
-    def page(*words: str) -> None:
+    def page(*words: str, of: str = NAME) -> None:
         """The page has these words, after the watch has looked."""
         assert api.wait_for_run(WATCH_DAG, api.trigger(WATCH_DAG)) == "success"
-        open_page(browser, airflow, f"replications/{NAME}")
+        open_page(browser, airflow, f"replications/{of}")
         for text in words:
             browser.wait_for(text)
 
@@ -91,16 +92,11 @@ def test_it_is_drilled_given_up_opened_again_and_led_back_by_forms(
         page("1 of 1 partitions are sealed", "sealed by failover", "a fire drill", "kafka_source → kafka_target")
 
         live = Form(api, NAME)  # switches its schedule on
-        wait_until(lambda: bool(runs(api, "scheduled")))
-        [scheduled] = runs(api, "scheduled")
-        assert api.wait_for_run(NAME, scheduled, 600) == "success"
-        states = {task["task_id"]: task["state"] for task in api.task_instances(NAME, scheduled)}
-        assert states == {"plan": "success", "replicate": "success", "report": "skipped"}
-        assert "a fire drill" in api.logs(NAME, scheduled, "report")
+        assert "a fire drill" in skipped(api, NAME)
         assert "a fire drill" in live.refused("report"), "who triggers it hears why"
         page("1 of 1 partitions are sealed")
         browser.wait_for("sealed", "#live")
-        assert overview(airflow.settings.store_url) == (State.SEALED, []), "no alert"
+        assert overview(airflow.settings.store_url, NAME) == (State.SEALED, []), "no alert"
         assert values(target, NAME) == numbers(range(50))
 
         assert turn.run("turn", action="failover --undo", **ASKED)["state"] == "opened again"
@@ -115,16 +111,44 @@ def test_it_is_drilled_given_up_opened_again_and_led_back_by_forms(
         source.produce(NAME, numbered(3, 300))
         assert live.run("report")["outcome"] == "done"
         page("open.", "It was opened behind the other direction's seal")
+
+        source.create(CUT)
+        source.produce(CUT, numbered(9))
+        cut = Form(api, f"{CUT}.turn")
+        dry = cut.run("turn", action="cutover", quiet=0.5, audit=-1)
+        assert not dry["applied"] and {step["state"] for step in dry["steps"]} == {"to do"}
+        assert target.partitions(CUT) == 0, "nothing was changed"
+        moved = cut.run("turn", action="cutover", quiet=0.5, audit=-1, **ASKED)
+        assert moved["applied"] and {step["state"] for step in moved["steps"]} == {"done"}
+        assert [step["step"] for step in moved["steps"]] == [step["step"] for step in dry["steps"]]
+        Form(api, CUT)
+        assert "a fire drill" in skipped(api, CUT)
+        page("1 of 1 partitions are sealed", "sealed by cutover", "nobody has written to the source since", of=CUT)
+        assert overview(airflow.settings.store_url, CUT) == (State.SEALED, []), "no alert"
+        browser.click("section[aria-labelledby=certificates] li > a")
+        browser.wait_for(f"Certificate of replication {CUT}")
+        browser.wait_for(moved["cut"])
     assert values(target, NAME) == numbers(range(57), range(200, 205), range(300, 303))
+    assert values(target, CUT) == values(source, CUT) == numbers(range(9))
 
 
-def runs(api: AirflowApi, kind: str) -> list[str]:
-    found = api.get(f"dags/{NAME}/dagRuns", limit=100)["dag_runs"]
-    return [each["dag_run_id"] for each in found if each["run_type"] == kind]
+def skipped(api: AirflowApi, name: str) -> str:
+    """The log of the only scheduled run, which ends as skipped."""
+    wait_until(lambda: bool(scheduled(api, name)))
+    [run] = scheduled(api, name)
+    assert api.wait_for_run(name, run, 600) == "success"
+    states = {task["task_id"]: task["state"] for task in api.task_instances(name, run)}
+    assert states == {"plan": "success", "replicate": "success", "report": "skipped"}
+    return api.logs(name, run, "report")
 
 
-def overview(store_url: str) -> tuple[State, list[str]]:
+def scheduled(api: AirflowApi, name: str) -> list[str]:
+    found = api.get(f"dags/{name}/dagRuns", limit=100)["dag_runs"]
+    return [each["dag_run_id"] for each in found if each["run_type"] == "scheduled"]
+
+
+def overview(store_url: str, name: str) -> tuple[State, list[str]]:
     """The state of the replication, and its open alerts."""
     with closing(open_store(store_url)) as store:
-        [row] = rows(store, datetime.now(UTC), [NAME])
+        [row] = rows(store, datetime.now(UTC), [name])
     return row.state, [str(cause.key) for cause in row.causes]

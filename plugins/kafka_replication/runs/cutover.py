@@ -172,7 +172,7 @@ class Turn:
                     sealing.change(leased_run, key, lambda at: (replace(at, denied=note),) if at else ())
         acls.write(run.clusters.source_admin, [writers.denial(topic) for topic in topics], ())
         to = f"{counted(len(topics), 'topic')} on {self.source}"
-        return f"nobody but super users may write to {to}; --abort gives it back"
+        return f"nobody but super users may write to {to}; --abort or failover --undo gives it back"
 
     def _copy(self) -> str:
         seals = [position.sealed for position in self._view().positions.values() if position.sealed]
