@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
@@ -40,7 +41,7 @@ class PartitionOffsets:
         return self.last_stable < self.high_watermark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: `readable` is kept
 class Topic:
     """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it, of which
     ``own`` names the settings of the topic itself; the others are defaults of the brokers.
@@ -69,9 +70,9 @@ class Topic:
             raise Unreachable(there.what, there.remedy)
         return there
 
-    @property
+    @cached_property
     def readable(self) -> Mapping[int, PartitionOffsets]:
-        """The partitions whose offsets are known."""
+        """The partitions whose offsets are known. Made once: each partition of the topic is looked up in it."""
         return {number: there for number, there in self.partitions.items() if isinstance(there, PartitionOffsets)}
 
 
