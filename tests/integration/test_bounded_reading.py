@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.ledger_reader import ReceiptsReader
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import LEDGER_PARTITIONS, Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill, repair
 from kafka_replication.runs.audit import AuditRequest
@@ -50,6 +53,37 @@ def test_a_run_reads_receipts_from_where_unverified_ones_begin(
     scene.idle_run()
     assert receipts_read_from == []
     scene.assert_copied()
+
+
+def test_a_partition_reads_its_own_receipt_whatever_the_others_wrote(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker reads one receipt for each partition; with all receipts since the plan it would be quadratic."""
+    read, of_workers = ReceiptsReader.read, ReceiptsReader.receipts_now
+    counted, working = list[int](), list[bool]()
+
+    def reading(self: ReceiptsReader, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
+        for message in read(self, ranges):
+            counted.extend([1] if working else [])
+            yield message
+
+    def by_a_worker(self: ReceiptsReader, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        working.append(True)
+        try:
+            return of_workers(self, wanted)
+        finally:
+            working.pop()
+
+    monkeypatch.setattr(ReceiptsReader, "read", reading)
+    monkeypatch.setattr(ReceiptsReader, "receipts_now", by_a_worker)
+    partitions = 2 * LEDGER_PARTITIONS
+    scene.source.create(scene.topic, partitions)
+    for count in range(2):
+        for partition in range(partitions):
+            scene.source.produce(scene.topic, numbered(1, count), partition)
+        counted.clear()
+        assert sum(line.copied for line in scene.run().ranges) == partitions
+        assert len(counted) == partitions
 
 
 def test_what_stays_unverified_is_read_again(scene: Scenario) -> None:

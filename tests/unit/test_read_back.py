@@ -115,6 +115,23 @@ def test_everything_that_is_not_verified_is_read_once_and_the_next_needs_no_rece
     assert (chunks.asked, chunks.read, reading.result.receipts_from) == ([102], [2, 3], 104)
 
 
+def test_receipts_are_read_from_where_those_of_the_copy_begin() -> None:
+    chunks = Chunks()
+    reading = chunks.read_back(replace(TASK, verified=covered(20), copied_from=102))
+    reading.attempt()
+    assert (reading.result.verified, reading.result.error, reading.result.receipts_from) == (covered(40, 20), None, 104)
+    assert (chunks.asked, chunks.read) == ([102], [2, 3])
+
+
+@pytest.mark.parametrize(("receipts_from", "asked"), [(101, [103, 101]), (102, [103, 102, None])], ids=str)
+def test_what_an_earlier_run_left_unverified_is_read_too(receipts_from: int, asked: list[int | None]) -> None:
+    chunks = Chunks()
+    reading = chunks.read_back(replace(TASK, verified=covered(10), receipts_from=receipts_from, copied_from=103))
+    reading.attempt()
+    assert (reading.result.verified, reading.result.error, reading.result.receipts_from) == (covered(40, 10), None, 104)
+    assert (chunks.asked, chunks.read) == (asked, [1, 2, 3])
+
+
 def test_what_is_verified_needs_no_receipt() -> None:
     chunks = Chunks()
     reading = chunks.read_back(replace(TASK, verified=covered(40)))

@@ -113,6 +113,7 @@ class CopyResult:
     chunks: int = 0
     sessions: int = 0
     failed: int = 0  # records that were set aside
+    receipts_from: int | None = None  # where the receipts of its chunks begin in their topic, if that is known
     seconds: float = 0.0
     throttled: float = 0.0  # seconds for which quotas or a target that was not ready made the copy wait
     error: str | None = None

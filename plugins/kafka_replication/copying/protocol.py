@@ -272,7 +272,7 @@ class Copier:
             offset_map=chunk.offset_map,
         )
         moved = moved.counting(receipt)
-        target.commit(moved, receipt)
+        stored = target.commit(moved, receipt)
         failpoints.reached("P3", str(task.key.source))
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
@@ -285,6 +285,7 @@ class Copier:
             bytes=done.bytes + chunk.bytes,
             chunks=done.chunks + 1,
             failed=done.failed + len(chunk.failures),
+            receipts_from=done.receipts_from if done.chunks else stored,
         )
         self.progress(task, self._result)
         return moved

@@ -270,8 +270,11 @@ class SinkSession(Protocol):
     def throttled(self) -> float:
         """The seconds for which the target has made this session wait: a quota, or it was not ready."""
 
-    def commit(self, position: Position, receipt: Receipt) -> None:
+    def commit(self, position: Position, receipt: Receipt) -> int | None:
         """Commit the chunk, its receipt and the new position: all of them or none. If it returns, they are committed.
+
+        Returns the offset of the receipt in its topic, if that is known and nothing before it is needed to verify the
+        chunk.
 
         Raises Fenced if a newer session exists, even if that one started after `finish`. After any other error the
         outcome is unknown: open a new session, call `fence`, and read `position` to learn it.

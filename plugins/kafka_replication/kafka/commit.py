@@ -17,7 +17,7 @@ from kafka_replication.kafka.producers import AcknowledgedProducer, SendWindow
 from kafka_replication.kafka.quarantine import largest_batch
 from kafka_replication.kafka.session import KafkaSession
 from kafka_replication.kafka.transactions import TransactionalProducer
-from kafka_replication.ledger.entries import Position, Receipt
+from kafka_replication.ledger.entries import RECEIPTS, Position, Receipt
 from kafka_replication.model.choices import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.errors import Fenced, Refused, TargetLost
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -68,7 +68,8 @@ class Atomic(KafkaSession):
         if first > follows:  # more than our control record lies between
             self.refuse_foreign_records(self._own_until, first)
 
-    def commit(self, position: Position, receipt: Receipt) -> None:
+    def commit(self, position: Position, receipt: Receipt) -> int | None:
+        alone = self._after is None  # else the chunks before it, without transactions, are judged with it
         position = replace(seen_in(self.key, position, self.epochs), delivery=EXACTLY_ONCE)
         self.ledger.write(self.transaction, self.key, position)
         self.ledger.write(self.transaction, self.key, replace(receipt, after=self._after))
@@ -79,6 +80,7 @@ class Atomic(KafkaSession):
         self._stand_at(position)
         if self._lane is not None:
             self._lane.committed()
+        return self.transaction.stored_in.get(RECEIPTS) if alone else None
 
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:
         # Only what mends something loads it.

@@ -317,8 +317,8 @@ class KafkaSession(ABC):
         """
 
     @abstractmethod
-    def commit(self, position: Position, receipt: Receipt) -> None:
-        """Commit the chunk that was begun, its receipt and the new position."""
+    def commit(self, position: Position, receipt: Receipt) -> int | None:
+        """Commit the chunk that was begun, its receipt and the new position. Returns as that of `SinkSession`."""
 
     @abstractmethod
     def end_left_open(self, left_open: Iterable[TopicPartition], write: Callable[[], None] | None) -> None:

@@ -51,6 +51,7 @@ class TransactionalProducer(Sender):
         super().__init__(what, target, settings, deadline, needs)
         self.transactional_id = transactional_id
         self._stored = deque[tuple[TopicPartition, int]](maxlen=1)  # where the last acknowledged entry lies
+        self.stored_in = dict[str, int]()  # by topic, the offset of the entry that was acknowledged last
 
     @cached_property
     def producer(self) -> Producer:
@@ -98,6 +99,7 @@ class TransactionalProducer(Sender):
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if error is None and topic is not None and partition is not None and offset is not None and offset >= 0:
             self._stored.append((TopicPartition(topic, partition), offset))
+            self.stored_in[topic] = offset
 
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)

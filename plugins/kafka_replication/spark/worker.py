@@ -135,7 +135,8 @@ def work_on(tools: Tools, task: RangeTask) -> RangeResult:
     if copied is not None and copied.fenced:
         return RangeResult(key=task.key, copied=copied)
     attempts = 1 if copied is not None and copied.error else job.attempts
-    return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
+    just_copied = replace(task.read_back, copied_from=copied.receipts_from) if copied is not None else task.read_back
+    return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, just_copied, attempts))
 
 
 def _target(job: Job, key: PartitionKey) -> TopicPartition:

@@ -220,6 +220,7 @@ class ReadBackTask:
     generation: int
     verified: Coverage  # read back and equal already, or given up by approval
     receipts_from: int | None  # all receipts of the key below this offset of the receipts topic are verified
+    copied_from: int | None = None  # where the receipts of the copy begin that was just made; None: not known
     level: str
     accept_loss: float = 0.0  # the share of records that profiles which lose records may lose
     judged_until: int | None = None  # see `Verified`
@@ -260,7 +261,11 @@ class ReadBack:
         # Reading starts at the first receipt that can be unverified. If receipts are missing, all are read before an
         # error is raised, because the topic may have been re-created or restored.
         task = self._task
-        receipts = self._ledger.receipts({task.key: task.receipts_from})
+        # Most often it is what was just copied: then it is not read what the others wrote since the plan.
+        since = task.receipts_from if task.copied_from is None else task.copied_from
+        receipts = self._ledger.receipts({task.key: since})
+        if task.copied_from is not None and _without_receipt(task, pending, receipts):
+            receipts = self._ledger.receipts({task.key: task.receipts_from})
         if receipts.since[task.key] and _without_receipt(task, pending, receipts):
             receipts = self._ledger.receipts({task.key: None})
         try:
