@@ -65,6 +65,7 @@ class LedgerView:
     handled: Mapping[PartitionKey, tuple[Handled, ...]] = field(default_factory=dict)  # of every generation
     # other replications, by target topic
     owners: Mapping[str, tuple[Owner, ...]] = field(default_factory=dict, compare=False)
+    _accounts: dict[PartitionKey, Account] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def begun(self) -> bool:
@@ -88,8 +89,10 @@ class LedgerView:
         return position if position is not None and position.generation == generation else None
 
     def __getitem__(self, key: PartitionKey) -> Account:
-        """The account of a known partition."""
-        return self.of(key, self.positions[key].generation)
+        """The account of a known partition. It is asked for many times, and made once."""
+        if (made := self._accounts.get(key)) is None:
+            made = self._accounts[key] = self.of(key, self.positions[key].generation)
+        return made
 
     def of(self, key: PartitionKey, generation: int) -> Account:
         """All entries of the partition that are of this generation."""

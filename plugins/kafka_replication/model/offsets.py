@@ -111,13 +111,15 @@ class Coverage:
         return sum(range_.span for range_ in self.ranges)
 
     def add(self, *others: OffsetRange) -> Coverage:
-        return Coverage.of((*self.ranges, *others))
+        return Coverage.of((*self.ranges, *others)) if others else self
 
     def union(self, other: Coverage) -> Coverage:
         return self.add(*other.ranges)
 
     def subtract(self, other: Coverage) -> Coverage:
         """The offsets in this set that are not in the other."""
+        if not self.ranges or not other.ranges:
+            return self
         rest: list[OffsetRange] = []
         for range_ in self.ranges:
             start = range_.from_
