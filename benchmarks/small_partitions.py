@@ -3,7 +3,7 @@
 PARTITIONS (default 80; 1000 and 5000 are the large cases) of 100 records each, with each of ENGINES (default all),
 beside BUSY (default 0) processes that keep a processor at work. Memory is bounded if the largest process of a run
 needs about the same for any engine and any number of partitions. It ends with code 1 if one needs more than MB (default
-300).
+300). With TOPICS=10 it measures a run with nothing new over so many topics of 1,000 empty partitions each instead.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 from benchmarks import clusters
 from benchmarks.tables import heading, row
-from benchmarks.whole_runs import SMALL, Stage, produce, small_row
-from benchmarks.workload import ENGINES, create
+from benchmarks.whole_runs import SMALL, Measured, Stage, produce, small_row
+from benchmarks.workload import ENGINES, REPEATS, create
 from kafka_replication.runtime import stopping
 
-EACH, TOPIC = 100, "small"
+EACH, TOPIC, OPENING = 100, "small", 6
 
 
 @contextmanager
@@ -35,6 +35,18 @@ def busy(processes: int) -> Iterator[None]:
             process.wait()
 
 
+def idle(stage: Stage, topics: int) -> Iterator[Measured]:
+    """Runs with nothing new, behind those that open the partitions: brokers need a while for so many."""
+    for number in range(topics):
+        create(stage.pair.clusters[0].bootstrap, f"{TOPIC}-{number}", 1_000)
+    file = stage.file("idle", f"^{TOPIC}-")
+    for _ in range(OPENING):
+        if stage.started(file).wait() == 0 and stage.said("idle").count("opened idle") == 0:
+            break
+    for _ in range(REPEATS):
+        yield stage.terminal(file, 0)
+
+
 def main() -> None:
     stopping.on_signals()  # so that no busy process and no broker is left behind
     partitions, processes = int(os.environ.get("PARTITIONS", "80")), int(os.environ.get("BUSY", "0"))
@@ -42,6 +54,9 @@ def main() -> None:
     print(f"{partitions:,} partitions with {EACH} records each, {processes} busy processes\n")
     heading(SMALL)
     with clusters.plain() as pair:
+        if topics := int(os.environ.get("TOPICS", "0")):
+            row(small_row(f"idle, {topics} topics", list(idle(Stage(pair), topics))))
+            return
         stage, source = Stage(pair), pair.clusters[0].bootstrap
         create(source, TOPIC, partitions)
         produce(source, TOPIC, partitions, EACH)
