@@ -13,9 +13,10 @@ from confluent_kafka import Consumer
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.choices import Action
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.overview.rows import facts_of
+from kafka_replication.reporting.signed import SIGNING_KEY
 from kafka_replication.runs import certifying, cutover, failover, groups, source_ends
 from kafka_replication.runs.cutover import Wishes
 from kafka_replication.runs.reporting import standing
@@ -105,6 +106,17 @@ def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(s
     assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
     places, _ = kafka_groups.committed(scene.target.admin, [group])
     assert places[group][at] == Committed(6)
+
+
+def test_a_key_that_is_not_there_is_named_before_anything_is_sealed(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    assert "it is NOT signed" in cutover.preview(opened(scene), Wishes(by="ann"), InProcess()).text
+    monkeypatch.setenv(SIGNING_KEY, "/nowhere.pem")
+    with pytest.raises(BadInput, match="nowhere"):
+        cut_over(scene)
 
 
 def test_a_record_that_waits_for_a_decision_keeps_a_direction_from_being_sealed(scene: Scenario) -> None:

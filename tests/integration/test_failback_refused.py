@@ -81,6 +81,16 @@ def test_a_target_that_lost_its_end_and_got_other_records_there(
         assert done.steps[0].state == "blocked" and "lost its end" in done.text, done.text
 
 
+def test_files_in_the_wrong_order_are_named(scene: Scenario, back: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    scene.run()
+    given_up(scene)
+    with pytest.raises(Refused, match="the two files are in the wrong order") as refused:
+        failback.preview(opened(back), opened(scene), WISHES, InProcess())
+    assert refused.value.remedy.endswith(f"failback {scene.name}.yaml {back.name}.yaml")
+
+
 def test_a_seal_behind_which_the_other_direction_goes_on_is_not_opened_again(scene: Scenario, back: Scenario) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(5))

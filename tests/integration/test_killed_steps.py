@@ -20,7 +20,7 @@ from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.reporting.turning import TurnDocument
-from kafka_replication.runs import cutover, failback, failover, groups, sealing, steps
+from kafka_replication.runs import cutover, failback, failover, groups, sealing, source_ends, steps
 from kafka_replication.runs.cutover import Step, Turn
 from kafka_replication.runs.run import LeasedRun
 from stack.artifacts import CURRENT
@@ -168,20 +168,20 @@ def test_what_denies_producers_and_each_way_back_is_killed_twice_where_it_begins
         with pytest.raises(SystemExit):
             until_done(cut_over)
     assert denial in acls.read(source.admin) and noted() == [(True, True), (True, False)]
-    with deaths.within("abort", [*BACK, (cutover, "give_back")]):
+    with deaths.within("abort", [*BACK, (source_ends, "give_back")]):
         until_done(lambda n: cutover.abort(opened(scene, f"abort {n}"), wishes, InProcess()))
     assert_given_back()
     wanted += produced(source, topic, 100)
     until_done(cut_over)
     assert denial in acls.read(source.admin) and noted() == [(True, True)] * PARTITIONS
     assert reads in acls.read(scene.target.admin), "the right was carried over"
-    with deaths.within("undo", [*BACK, (cutover, "give_back")]):
+    with deaths.within("undo", [*BACK, (source_ends, "give_back")]):
         until_done(lambda n: failover.undo(opened(scene, f"undo {n}")))
     assert_given_back()
     wanted += produced(source, topic, 200)
     until_done(cut_over)
     wanted += produced(scene.target, topic, 300)
-    with reverse(scene, tmp_path) as back, deaths.within("failback", [*BACK, (failback, "give_back")]):
+    with reverse(scene, tmp_path) as back, deaths.within("failback", [*BACK, (source_ends, "give_back")]):
         until_done(lambda n: failback.failback(opened(scene, f"b {n}"), opened(back, f"b {n}"), wishes, InProcess()))
     assert_given_back()
     wanted += produced(source, topic, 400)

@@ -64,8 +64,8 @@ def topics_field(replication: Replication) -> Param:
     )
 
 
-def dry_run_field(default: bool) -> Param:
-    text = "Only show what would be done, in the log and the XCom of the task plan; change nothing."
+def dry_run_field(default: bool, task: str = "plan") -> Param:
+    text = f"Only show what would be done, in the log and the XCom of the task {task}; change nothing."
     return Param(default, type="boolean", title="Dry run", description=text)
 
 

@@ -172,7 +172,7 @@ def build_turn_dag(replication: Replication, folder: Path) -> DAG:
             " source. Abort and undo have no dry run.",
             *Turn,
         ),
-        "dry_run": dry_run_field(True),
+        "dry_run": dry_run_field(True, task="turn"),
         "reason": text_field("Why", "The reason; the ledger keeps it."),
         "by": text_field("Who", "Who does it; the ledger keeps it. Empty means you, as Airflow knows you."),
         "back": text_field(

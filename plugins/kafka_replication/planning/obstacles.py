@@ -56,8 +56,8 @@ OTHER_DELIVERY = Obstacle(
 SEAL_FOLLOWED = Obstacle(
     "seal-followed",
     "{partition}: the replication {other} goes on behind this seal, in the other direction: records would go round",
-    "end {other} first: seal it (kafka-replication cutover or failover), and go back with kafka-replication failback,"
-    " which names it first",
+    "call the failback again, which ends {other} and opens this direction; to stay where you are, seal {other}"
+    " (kafka-replication cutover or failover)",
 )
 TARGET_MOVED = Obstacle(
     "target-moved",
@@ -117,6 +117,11 @@ WRITTEN_WHILE_SEALED = Obstacle(
     "written-while-sealed",
     "{partition}: somebody wrote on {source} while it was sealed, so it was opened again",
     "stop all producers there, and call the command again",
+)
+SWAPPED = Obstacle(
+    "files-swapped",
+    "nothing was copied by {replication} yet, and {other} is sealed: the two files are in the wrong order",
+    "name the sealed direction first: kafka-replication failback {other}.yaml {replication}.yaml",
 )
 FIRST_NOT_SEALED = Obstacle(
     "first-not-sealed",

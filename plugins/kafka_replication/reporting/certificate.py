@@ -127,7 +127,7 @@ class CertifiedPartition(SpanRow):
         """The facts that a reader has to know beside the verdict."""
         for gap in self.gaps:
             if gap.kind in ELSEWHERE:
-                yield str(gap)
+                yield from [str(gap)] * bool(gap.range.span)
                 continue
             what = "verification of" if gap.copied else "copy of"
             yield f"the {what} {gap.range.span} offsets {gap.range} was given up by {gap.approved_by}: {gap.reason}"

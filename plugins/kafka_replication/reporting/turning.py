@@ -86,7 +86,7 @@ class TurnDocument:
     @property
     def text(self) -> str:
         """For people. Sides are called by their connections: the source of a failback is the target of its file."""
-        lines = [self._title, *self._table, *(f"{row.source}: {row.error}" for row in self.partitions if row.error)]
+        lines = [self._title, *self._table, *(row.error for row in self.partitions if row.error)]
         if not self.partitions:
             lines.append(f"no partition of {self.source} is selected")
         lines += [self._line(row) for row in self.groups]
@@ -96,7 +96,9 @@ class TurnDocument:
         if self.cut:
             lines.append(f"nobody has written to {self.source} since {self.cut}")
         if not self.applied:
-            lines.append("nothing was changed" + ("; --apply does the steps" if self.failed else ""))
+            blocked = any(row.error for row in self.partitions)
+            do = "; first remove what stands in the way" if blocked else "; --apply does the steps"
+            lines.append("nothing was changed" + (do if self.failed else ""))
         elif self.failed:
             lines.append("not done: remove what stands in the way, and call the command again")
         return "\n".join(lines)

@@ -15,13 +15,13 @@ from typing import Any, Final, Literal
 from kafka_replication.config import Replication
 from kafka_replication.documents import GroupRow
 from kafka_replication.kafka import acls, writers
-from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import obstacles
 from kafka_replication.planning.obstacles import Obstacle
+from kafka_replication.reporting import signed
 from kafka_replication.reporting.groups import exactness
 from kafka_replication.reporting.table import counted
 from kafka_replication.reporting.turning import StepRow, TurnDocument
@@ -30,7 +30,7 @@ from kafka_replication.runs import certifying, groups, runner, schemas, sealing,
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.reporting import standing
-from kafka_replication.runs.run import LeasedRun, Request, Run
+from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.auditing import drawn
 
@@ -100,6 +100,11 @@ class Turn:
         return self.first.target.connection if self.first else self.run.replication.source.connection
 
     @property
+    def signs(self) -> bool:
+        """True if the environment names a key for the certificate. Raises BadInput, ConnectionMissing."""
+        return signed.signing_key("", self.run.clusters.secret) is not None
+
+    @property
     def target(self) -> str:
         return self.first.source.connection if self.first else self.run.replication.target.connection
 
@@ -122,7 +127,8 @@ class Turn:
             "schemas": f"ids of schemas in the last records that no registry's topic on {target} has are named",
             "audit": f"{chunks} of each partition are compared on both sides",
             "sealed": f"{name} copies no more, and others may write to {target}; not while something is not verified",
-            "certificate": f"the store keeps it{f', and its files are written to {asked.out}' if asked.out else ''}",
+            "certificate": f"the store keeps it{f', and its files are written to {asked.out}' if asked.out else ''}"
+            f"; it is {'' if self.signs else 'NOT '}signed (docs/certificates.md)",
         }[step]
 
     def to_do(self, steps: Sequence[Step]) -> list[StepRow]:
@@ -190,6 +196,9 @@ class Turn:
                 at, count, remedy = failed[0].key.source, counted(len(failed), "range"), failed[0].remedy
                 error = (failed[0].error or "").removeprefix(f"{at}: ")
                 name = self.run.replication.name
+                if self.first:  # the other side may still have a producer
+                    again = "call the command again; if it stays, see docs/failover.md#a-producer-was-not-stopped"
+                    remedy = f"{again}; {remedy}"
                 raise NotYet(
                     obstacles.RANGES_FAILED, replication=name, failed=count, partition=at, error=error, remedy=remedy
                 )
@@ -350,27 +359,10 @@ def abort(run: Run, asked: Wishes, launcher: Launcher) -> TurnDocument:
             if any(position.sealed for position in view.positions.values()):
                 sealing.fence(leased_run)
                 sealing.open_again(leased_run, view)
-            given = give_back(leased_run)
+            given = source_ends.give_back(leased_run)
     what = f"producers may write to {counted(given, 'topic')} on {turn.source} again" if given else "nothing was denied"
     turn.done.append(StepRow(step="given back", state="done", what=what))
     return document_of(turn, applied=True)
-
-
-def give_back(run: LeasedRun) -> int:
-    """Remove the rules by which producers were denied to write to the source. The number of topics."""
-    view = sealing.view_of(run)
-    noted = {key: position for key, position in view.positions.items() if position.denied}
-    topics = {key.source.topic for key in noted}
-    if topics:
-        there = writers.denied(run.clusters.source_admin, topics)
-        acls.write(run.clusters.source_admin, (), [writers.denial(topic) for topic in there])
-
-    def without(position: Position | None) -> Sequence[Entry]:
-        return (replace(position, denied=""),) if position and position.denied else ()
-
-    for key in noted:
-        sealing.change(run, key, without)
-    return len(topics)
 
 
 def check(run: Run, asked: Wishes) -> None:
@@ -378,6 +370,7 @@ def check(run: Run, asked: Wishes) -> None:
     sealing.check(run)
     if asked.out is not None and not asked.out.is_dir():
         raise BadInput(f"--certificate {asked.out}: is not a folder", "make it, or name another one")
+    signed.signing_key("", run.clusters.secret)  # a wrong one is named before anything is sealed
     if run.replication.progress == "interval":
         raise BadInput(
             f"{run.replication.name}: with progress: interval a run copies one data interval, not to the end",

@@ -25,10 +25,10 @@ from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.turning import Stamp, foreseen, surplus_of, turned
 from kafka_replication.reporting.table import counted
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
-from kafka_replication.runs import backfill, sealing, steps
+from kafka_replication.runs import backfill, sealing, source_ends, steps
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.clusters import raise_together
-from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, give_back, one_more
+from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, one_more
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.pairs import FAILBACK, Pair
 from kafka_replication.runs.run import LeasedRun, Run
@@ -61,6 +61,8 @@ class Failback:
                 f"{back.name} does not copy from the target of {forward.name} to its source",
                 "name the replication file of the other direction: with source and target exchanged",
             )
+        if not sealing.selected(self.forward).positions and sealing.selected(self.back).is_sealed:
+            raise obstacles.SWAPPED.refused(replication=forward.name, other=back.name)
         for key in sealing.view_of(self.forward).positions:
             name = key.target_topic
             if not back.selects(name) or back.target_name(name) != key.source.topic:
@@ -205,7 +207,7 @@ class Failback:
     def _open_back(self) -> str:
         """Open the other direction behind the seal of the first one."""
         with leased(self.forward, EVERYTHING) as forward, leased(self.back, EVERYTHING) as back:
-            given = give_back(forward)
+            given = source_ends.give_back(forward)
             back.clusters.ledger.ensure(back.replication)
             sealing.fence(back)
             left = [pair for pair in self._left() if pair.account]

@@ -13,7 +13,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import to_text
 from kafka_replication.reporting.failover import FailoverDocument, FailoverRow, FailoverState
-from kafka_replication.runs import cutover, groups, sealing, steps
+from kafka_replication.runs import groups, sealing, source_ends, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.sealing import Asked
@@ -63,7 +63,7 @@ def undo(run: Run) -> FailoverDocument:
     with leased(run, EVERYTHING) as leased_run:
         sealing.fence(leased_run)
         sealing.open_again(leased_run, sealing.view_of(run))
-        cutover.give_back(leased_run)
+        source_ends.give_back(leased_run)
     return _document(run, sealing.selected(run), _looked(run), (), state="opened again", applied=True)
 
 

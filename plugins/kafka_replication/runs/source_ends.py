@@ -1,12 +1,17 @@
-"""The lag of a direction: what its source has and is not verified on the target, and whether it is still written to."""
+"""The source of a direction: what it has and is not verified on the target, whether it is still written to, and how
+writing is given back to its producers.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from kafka_replication.documents import place
-from kafka_replication.kafka import offsets, snapshotter, topics, writers
+from kafka_replication.kafka import acls, offsets, snapshotter, topics, writers
+from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import from_millis, to_text
@@ -14,7 +19,7 @@ from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.planning.turning import surplus_of
 from kafka_replication.reporting.turning import TurnRow
 from kafka_replication.runs import sealing
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import LeasedRun, Run
 
 LOOK: Final = 0.5  # seconds between two looks at the ends of the source
 
@@ -81,3 +86,20 @@ def still_written(run: Run, seconds: float) -> set[PartitionKey]:
         if moved := {keys[at] for at, end in after.items() if end != before[at]}:
             return moved
     return set()
+
+
+def give_back(run: LeasedRun) -> int:
+    """Remove the rules by which producers were denied to write to the source. The number of topics."""
+    view = sealing.view_of(run)
+    noted = {key: position for key, position in view.positions.items() if position.denied}
+    topics = {key.source.topic for key in noted}
+    if topics:
+        there = writers.denied(run.clusters.source_admin, topics)
+        acls.write(run.clusters.source_admin, (), [writers.denial(topic) for topic in there])
+
+    def without(position: Position | None) -> Sequence[Entry]:
+        return (replace(position, denied=""),) if position and position.denied else ()
+
+    for key in noted:
+        sealing.change(run, key, without)
+    return len(topics)
