@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
 
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
@@ -27,7 +28,7 @@ from tests.support.command_line import command
 from tests.support.failed import QUARANTINE, ask
 from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Rec, Scenario, numbered
-from tests.support.turning import commit, cut_over, numbers, opened, values
+from tests.support.turning import Died, commit, cut_over, died_at_the_seal, numbers, opened, values
 from tests.support.waiting import wait_until
 
 
@@ -106,6 +107,50 @@ def test_a_cut_over_ends_with_a_certificate_and_its_groups_are_left_alone_then(s
     assert [row.why for row in rows] == [groups.SEALED] and rows[0].partitions[0].committed == 6
     places, _ = kafka_groups.committed(scene.target.admin, [group])
     assert places[group][at] == Committed(6)
+
+
+def test_a_cut_over_that_died_before_it_noticed_a_record_does_not_say_that_it_is_done(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    died_at_the_seal(monkeypatch, lambda: scene.source.produce(scene.topic, numbered(3, 10)))
+    with pytest.raises(Died):
+        cut_over(scene)
+    done = cut_over(scene)
+    assert done.failed and "source has 3 offsets more" in done.steps[-1].what and done.cut is None
+    assert not scene.store.certificates(scene.name), "none says that it is"
+    failover.undo(opened(scene, "undo"))
+    done = cut_over(scene)
+    assert not done.failed and values(scene.target, scene.topic) == numbers(range(13)), done.text
+
+
+def test_a_group_that_reads_on_until_the_seal_is_noticed(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.settings["groups"] = {"include": [f"^{scene.name}"]}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
+    commit(scene.source.admin, group, {at: Committed(6)})
+    real, members = cutover.Turn._audit, list[Consumer]()
+
+    def audit(turn: cutover.Turn) -> str:
+        monkeypatch.undo()
+        done = real(turn)
+        named = {"bootstrap.servers": scene.source.bootstrap, "group.id": group}
+        member = Consumer({**named, "enable.auto.commit": False})
+        member.subscribe([scene.topic])
+        wait_until(lambda: member.poll(0.1) is not None)
+        member.commit(offsets=[Place(scene.topic, 0, 10)], asynchronous=False)
+        members.append(member)
+        return done
+
+    monkeypatch.setattr(cutover.Turn, "_audit", audit)
+    done = cut_over(scene, sample=-1)
+    assert f"group {group} still has members on source" in done.text and not scene.position().sealed, done.text
+    members[0].close()
+    done = cut_over(scene, sample=-1)
+    places, _ = kafka_groups.committed(scene.target.admin, [group])
+    assert not done.failed and places[group][at] == Committed(10), (done.text, places)
 
 
 def test_a_key_that_is_not_there_is_named_before_anything_is_sealed(

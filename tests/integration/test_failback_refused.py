@@ -21,7 +21,7 @@ from stack.kafka_cluster import KafkaCluster
 from tests.support.damage import forgotten
 from tests.support.jobs import InProcess
 from tests.support.scenario import Rec, Scenario, numbered
-from tests.support.turning import WISHES, commit, cut_over, gone_back, opened, reverse, values
+from tests.support.turning import WISHES, Died, commit, cut_over, died_at_the_seal, gone_back, opened, reverse, values
 from tests.support.waiting import wait_until
 
 
@@ -79,6 +79,26 @@ def test_a_target_that_lost_its_end_and_got_other_records_there(
     with reverse(scene, tmp_path) as back:
         done = gone_back(scene, back)
         assert done.steps[0].state == "blocked" and "lost its end" in done.text, done.text
+
+
+def test_a_record_that_comes_just_before_the_seal_is_brought_back_before_anything_is_certified(
+    scene: Scenario, back: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    scene.run()
+    given_up(scene)
+    scene.target.produce(scene.topic, numbered(5, 100))
+    died_at_the_seal(monkeypatch, lambda: scene.target.produce(scene.topic, numbered(3, 200)))
+    with pytest.raises(Died):
+        gone_back(scene, back)
+    assert not back.store.certificates(back.name)
+    again = gone_back(scene, back, "again")
+    assert "somebody wrote on target while it was sealed" in again.text and not back.store.certificates(back.name)
+    assert not gone_back(scene, back, "last").failed
+    scene.run()
+    assert len(values(scene.source, scene.topic)) == len(values(scene.target, scene.topic)) == 13
+    assert_once(scene, back)
 
 
 def test_files_in_the_wrong_order_are_named(scene: Scenario, back: Scenario) -> None:

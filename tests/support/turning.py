@@ -7,13 +7,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from kafka_replication.kafka import AdminClient
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.reporting.failover import FailoverDocument
 from kafka_replication.reporting.turning import TurnDocument
-from kafka_replication.runs import cutover, failback
+from kafka_replication.runs import cutover, failback, sealing
 from kafka_replication.runs.cutover import Wishes
 from kafka_replication.runs.run import Run, open_run
 from tests.support.checker import read
@@ -52,6 +54,19 @@ def numbers(*ranges: range) -> list[bytes | None]:
 
 class Died(BaseException):
     """As the end of a process. A KeyboardInterrupt in a thread would end the process that runs the tests."""
+
+
+def died_at_the_seal(monkeypatch: pytest.MonkeyPatch, before: Callable[[], None]) -> None:
+    """The next call that seals does this ``before`` it, and dies behind it."""
+    real = sealing.seal_each
+
+    def seal_each(*arguments: Any) -> None:
+        monkeypatch.undo()
+        before()
+        real(*arguments)
+        raise Died
+
+    monkeypatch.setattr(sealing, "seal_each", seal_each)
 
 
 def until_done(command: Callable[[int], D]) -> D:

@@ -26,6 +26,13 @@ class Obstacle:
         return Refused(self.what.format(**values), self.remedy.format(**values))
 
 
+class NotYet(Exception):
+    """The reason, for people, why a step cannot be done now."""
+
+    def __init__(self, obstacle: Obstacle, **values: Any) -> None:
+        super().__init__(obstacle.text(**values))
+
+
 SEALED = Obstacle(
     "sealed",
     "{partition}: this direction was sealed {seal}; nothing more is copied to {topic}",
@@ -96,7 +103,11 @@ STILL_WRITTEN = Obstacle(
     "producers still write: the last time to {partitions} on {source}",
     "stop them; a cut-over can also deny it to all but super users (--deny-producers)",
 )
-MEMBERS_AT_WORK = Obstacle("members-at-work", "group {groups} still has members on {source}", "stop them")
+MEMBERS_AT_WORK = Obstacle(
+    "members-at-work",
+    "group {groups} still has members on {source}, or had until now",
+    "stop them, and call the command again",
+)
 GROUP_NOT_MOVED = Obstacle(
     "group-not-moved",
     "group {group} is not moved: {why}",
@@ -122,6 +133,12 @@ SWAPPED = Obstacle(
     "files-swapped",
     "nothing was copied by {replication} yet, and {other} is sealed: the two files are in the wrong order",
     "name the sealed direction first: kafka-replication failback {other}.yaml {replication}.yaml",
+)
+WRITTEN_SINCE = Obstacle(
+    "written-since",
+    "{source} has {offsets} more, the first of {partition}: somebody wrote there just before it was sealed, or since",
+    "stop all producers there. If nobody has written to the target: kafka-replication failover {replication}.yaml"
+    " --undo, and cut over again; else go back with kafka-replication failback, and cut over again",
 )
 FIRST_NOT_SEALED = Obstacle(
     "first-not-sealed",

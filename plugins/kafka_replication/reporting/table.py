@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from kafka_replication.documents import FailureDocument, From, PartitionRow
 from kafka_replication.model.choices import EngineChoice, Turn
@@ -147,3 +148,8 @@ def verdict(findings: Sequence[Trouble]) -> str:
 def counted(number: int, what: str) -> str:
     """Such as ``1 error`` or ``3 errors``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def first_of(names: Collection[Any], what: str) -> str:
+    """The first one, and how many there are more."""
+    return f"{min(names)}" + (f" and {counted(len(names) - 1, f'other {what}')}" if len(names) > 1 else "")

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kafka_replication.config import Replication
 from kafka_replication.documents import GroupRow
@@ -20,10 +20,10 @@ from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import obstacles
-from kafka_replication.planning.obstacles import Obstacle
+from kafka_replication.planning.obstacles import NotYet
 from kafka_replication.reporting import signed
 from kafka_replication.reporting.groups import exactness
-from kafka_replication.reporting.table import counted
+from kafka_replication.reporting.table import counted, first_of
 from kafka_replication.reporting.turning import StepRow, TurnDocument
 from kafka_replication.runs import acls as rights
 from kafka_replication.runs import certifying, groups, runner, schemas, sealing, source_ends
@@ -54,13 +54,6 @@ class Wishes(sealing.Asked):
     sample: int = 0
     out: Path | None = None
     aside: bool = False
-
-
-class NotYet(Exception):
-    """The reason, for people, why a step cannot be done now."""
-
-    def __init__(self, obstacle: Obstacle, **values: Any) -> None:
-        super().__init__(obstacle.text(**values))
 
 
 @dataclass(kw_only=True)
@@ -255,6 +248,14 @@ class Turn:
             return f"none that the file selects has a place in these topics on {self.source}"
         return exactness(self.moved)
 
+    def _at_work(self) -> list[str]:
+        """The groups that have members at the source, or have read on there."""
+        if not self.run.replication.groups.include:
+            return []
+        rows = [row for row in groups.move(self.run, apply=False).groups if row.state != "left out"]
+        members = writers.members(self.run.clusters.source_admin, [row.group for row in rows])
+        return sorted({*members, *(row.group for row in rows if row.state == "planned")})
+
     def _settings(self) -> str:
         texts = dict.fromkeys(text for row in standing(self.run) for text in row.settings)
         differ = f"these do not follow {self.source}: {'; '.join(texts)}"
@@ -289,18 +290,29 @@ class Turn:
             if behind := self._lags():
                 raise self._not_verified(behind)
             sealing.view_of(run)
+            self._groups()  # one may have come, or read on, since
             view = self._view()
             errors = sealing.seal_each(run, view.positions, self.why, self.asked, self.cut)
             if errors:
                 raise ReplicationError(next(f"{key.source}: {error}" for key, error in errors.items()))
-            if behind := self._lags():
+            if (behind := self._lags()) or (at_work := self._at_work()):
                 sealing.open_again(run, self._view())
-                raise NotYet(obstacles.WRITTEN_WHILE_SEALED, partition=min(behind).source, source=self.source)
+                if behind:
+                    raise NotYet(obstacles.WRITTEN_WHILE_SEALED, partition=min(behind).source, source=self.source)
+                raise NotYet(obstacles.MEMBERS_AT_WORK, groups=first_of(at_work, "group"), source=self.source)
         partitions = f"{counted(len(view.positions), 'partition')} of {self.run.replication.name}"
         return f"{partitions}: nothing more is copied, and others may write to {self.target}"
 
     def _certify(self) -> str:
-        view = self._view()
+        """Not of a seal behind which the source has more: a call may have died before it noticed that."""
+        view, behind = self._view(), self._lags()
+        if behind and not self.first:
+            at, left, name = min(behind).source, counted(sum(behind.values()), "offset"), self.run.replication.name
+            raise NotYet(obstacles.WRITTEN_SINCE, partition=at, offsets=left, source=self.source, replication=name)
+        if late := {key: view.positions[key] for key in behind if key in view.positions}:
+            with leased(self.run, EVERYTHING) as run:
+                sealing.open_again(run, replace(view, positions=late))
+            raise NotYet(obstacles.WRITTEN_WHILE_SEALED, partition=min(late).source, source=self.source)
         self.cut = self.cut or view.cut
         seals = [at.sealed.time for at in view.positions.values() if at.sealed]
         since = (
@@ -308,11 +320,6 @@ class Turn:
         )
         made = certifying.certify(self.run, self.asked.out, about=f"{self.why}: {since}")
         return "; ".join([made.certificate.verdict, *made.where])
-
-
-def first_of(names: Collection[Any], what: str) -> str:
-    """The first one, and how many there are more."""
-    return f"{min(names)}" + (f" and {counted(len(names) - 1, f'other {what}')}" if len(names) > 1 else "")
 
 
 def one_more(run: Run) -> Run:

@@ -22,13 +22,14 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey,
 from kafka_replication.model.times import now
 from kafka_replication.planning import obstacles
 from kafka_replication.planning.backfill_request import BackfillRequest
+from kafka_replication.planning.obstacles import NotYet
 from kafka_replication.planning.turning import Stamp, foreseen, surplus_of, turned
 from kafka_replication.reporting.table import counted
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import backfill, sealing, source_ends, steps
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.clusters import raise_together
-from kafka_replication.runs.cutover import NotYet, Step, Turn, Wishes, check, document_of, one_more
+from kafka_replication.runs.cutover import Step, Turn, Wishes, check, document_of, one_more
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.pairs import FAILBACK, Pair
 from kafka_replication.runs.run import LeasedRun, Run
