@@ -41,7 +41,7 @@ def idle(stage: Stage, topics: int) -> Iterator[Measured]:
         create(stage.pair.clusters[0].bootstrap, f"{TOPIC}-{number}", 1_000)
     file = stage.file("idle", f"^{TOPIC}-")
     for _ in range(OPENING):
-        if stage.started(file).wait() == 0 and stage.said("idle").count("opened idle") == 0:
+        if stage.started(file).wait() == 0 and "opened idle" not in stage.said("idle"):
             break
     for _ in range(REPEATS):
         yield stage.terminal(file, 0)
@@ -51,10 +51,12 @@ def main() -> None:
     stopping.on_signals()  # so that no busy process and no broker is left behind
     partitions, processes = int(os.environ.get("PARTITIONS", "80")), int(os.environ.get("BUSY", "0"))
     largest, most = 0.0, float(os.environ.get("MB", "300"))
-    print(f"{partitions:,} partitions with {EACH} records each, {processes} busy processes\n")
+    what = f"{partitions:,} partitions with {EACH} records each, {processes} busy processes"
+    topics = int(os.environ.get("TOPICS", "0"))
+    print(f"{topics} topics of 1,000 empty partitions\n" if topics else f"{what}\n")
     heading(SMALL)
     with clusters.plain() as pair:
-        if topics := int(os.environ.get("TOPICS", "0")):
+        if topics:
             row(small_row(f"idle, {topics} topics", list(idle(Stage(pair), topics))))
             return
         stage, source = Stage(pair), pair.clusters[0].bootstrap

@@ -17,11 +17,14 @@ from kafka_replication.model.choices import Action
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.overview.rows import facts_of
+from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.reporting.signed import SIGNING_KEY
 from kafka_replication.runs import certifying, cutover, failover, groups, source_ends
+from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.cutover import Wishes
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import Run
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.sight import Lag
 from stack.ports import LOOPBACK, free_ports
 from tests.support.command_line import command
@@ -131,11 +134,11 @@ def test_a_group_that_reads_on_until_the_seal_is_noticed(scene: Scenario, monkey
     scene.source.produce(scene.topic, numbered(10))
     group, at = f"{scene.name}-billing", TopicPartition(scene.topic, 0)
     commit(scene.source.admin, group, {at: Committed(6)})
-    real, members = cutover.Turn._audit, list[Consumer]()
+    members = list[Consumer]()
 
-    def audit(turn: cutover.Turn) -> str:
+    def audited(run: Run, request: AuditRequest, spark: Launcher) -> AuditReport:
         monkeypatch.undo()
-        done = real(turn)
+        done = audit(run, request, spark)
         named = {"bootstrap.servers": scene.source.bootstrap, "group.id": group}
         member = Consumer({**named, "enable.auto.commit": False})
         member.subscribe([scene.topic])
@@ -144,7 +147,7 @@ def test_a_group_that_reads_on_until_the_seal_is_noticed(scene: Scenario, monkey
         members.append(member)
         return done
 
-    monkeypatch.setattr(cutover.Turn, "_audit", audit)
+    monkeypatch.setattr(cutover, "audit", audited)
     done = cut_over(scene, sample=-1)
     assert f"group {group} still has members on source" in done.text and not scene.position().sealed, done.text
     members[0].close()

@@ -125,7 +125,8 @@ def with_data(run: Run, checked: CheckedCertificate, made: Certificate | None, s
         return replace(checked, problems=(*problems, problem))
     view = run.view()
     certified = {one.of(made.replication): one for one in made.partitions if one.is_opened}
-    receipts = run.clusters.ledger.receipts(dict.fromkeys(certified.keys() & view.positions.keys()))
+    ours = {key: view.positions[key] for key in certified.keys() & view.positions.keys()}
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(ours))
     for key, one in certified.items():
         expired = Coverage()
         if key in receipts.stored and receipts.incomplete(key):
@@ -133,13 +134,12 @@ def with_data(run: Run, checked: CheckedCertificate, made: Certificate | None, s
         if expired:
             notes.append(f"{one.source}: receipts of {expired} have expired since: no counts and digests were compared")
         problems += [f"{one.source}: {text}" for text in _changed(view, receipts, key, one, is_expired=bool(expired))]
-    if certified.keys() & view.positions.keys():
+    if ours:
         audited = audit(run, _audited(made, view), spark)
         rows = [row for row in audited.partitions if row.key in certified]
         problems += [
             f"{row.key.source}: the audit of {row.range} says: {_said(row)}" for row in rows if row.outcome != "clean"
         ]
-        ours = {key: view.positions[key] for key in certified.keys() & view.positions.keys()}
         for key, position in sorted(ours.items()):
             other = f"{key.source}: the copy of another tool below {position.start}"
             changed, not_compared = _of_another_tool(run, key, position)

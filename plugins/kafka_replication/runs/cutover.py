@@ -9,6 +9,7 @@ import math
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -78,21 +79,15 @@ class Turn:
         carry: list[Step] = [("rights", self._rights)] if self.run.replication.acls.model_fields_set else []
         audits = [("audit", self._audit)] if self.asked.sample else []
         looks: list[Step] = [("settings", self._settings), *carry, ("schemas", self._schemas), *audits]
-        return [
-            *deny,
-            ("copied", self._copy),
-            ("groups", self._groups),
-            *looks,
-            ("sealed", self._seal),
-            *self.certificate,
-        ]
+        ends: list[Step] = [("sealed", self._seal), *self.certificate]
+        return [*deny, ("copied", self._copy), ("groups", self._groups), *looks, *ends]
 
     @property
     def source(self) -> str:
         """The cluster from which this direction copies, as people call it: by its connection in the first file."""
         return self.first.target.connection if self.first else self.run.replication.source.connection
 
-    @property
+    @cached_property
     def signs(self) -> bool:
         """True if the environment names a key for the certificate. Raises BadInput, ConnectionMissing."""
         return signed.signing_key("", self.run.clusters.secret) is not None
