@@ -25,8 +25,6 @@ def batch(codec: Codec, payload: bytes) -> Batch:
         producer_epoch=-1,
         count=1,
         payload=memoryview(payload),
-        checksum=0,
-        body=memoryview(b""),
     )
 
 

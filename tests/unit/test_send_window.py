@@ -72,6 +72,20 @@ def test_a_target_that_becomes_slow_is_noticed() -> None:
     assert target.waiting <= SECONDS * target.rate + 1_000 * SIZE
 
 
+def test_each_answer_shows_how_large_later_requests_may_be() -> None:
+    """A fast target would never make a producer wait, and would get small requests for ever."""
+    window, before = SendWindow(SECONDS), FIRST
+    for _ in range(20):
+        window.seen(100_000, 0.002)
+        assert before <= window.most <= 2 * before, "step by step: the first bytes of a slow way may be fast"
+        before = window.most
+    assert before == SECONDS * 50_000_000
+    window.seen(100_000, 1.0)
+    assert window.most == SECONDS * 100_000
+    window.seen(100, 10.0)
+    assert window.most == FIRST
+
+
 def test_the_size_of_records_is_estimated_from_some_of_them() -> None:
     assert mean_size(records(10_000, 700)) == 700
     assert mean_size([(0, 1, None, None, None)]) == 0

@@ -11,10 +11,9 @@ cost as many requests as there are, and where replicas are waited for, they cost
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import cached_property
-from itertools import groupby
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CHUNK_BYTES, Chunk, CopyTask, HandOver
@@ -64,58 +63,51 @@ class Packing:
         self._sent_until = 0  # one past the source offsets of what was sent
         self.count = self.bytes = 0
 
-    def add_whole(self, batches: Sequence[Batch]) -> None:
-        """Add batches that follow each other, are as a producer sent them, and of one codec. They may be sent later.
+    def add_whole(self, batches: Iterable[Batch]) -> None:
+        """Add batches that follow each other, and are as a producer sent them. They may be sent later.
 
         Raises ImportError, Unexpected if batches would not be sent in their order, and what the writer raises.
         """
-        first, until, count = batches[0].base_offset, batches[-1].until, sum(batch.count for batch in batches)
-        if until - first == count:
-            self.offsets.add(range(first, until))
-        else:
-            for batch in batches:
-                self.offsets.add(range(batch.base_offset, batch.until))
-        self._put(batches, count)
+        first = until = 0
+        for batch in batches:
+            if batch.base_offset != until:
+                self.offsets.add(range(first, until))
+                first = batch.base_offset
+            until = batch.base_offset + batch.count
+            self._put(batch)
+        self.offsets.add(range(first, until))
 
     def add(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Add a batch with records at these source offsets. Raises as `add_whole`."""
         self.offsets.add(offsets)
-        self._put([batch], batch.count)
+        self._put(batch)
 
-    def _put(self, batches: Sequence[Batch], count: int) -> None:
+    def _put(self, batch: Batch) -> None:
         """A batch is small if packing it takes less time than a request of its own, as requests were seen to take."""
+        _, _, attributes, _, _, _, _, _, count, payload = batch
         self.count += count
-        most = max(A_REQUEST, self._writer.seconds_each)
-        a_byte = self._unpacked * A_BYTE[batches[0].attributes & CODEC]
-        for is_small, several in groupby(
-            batches, lambda one: (size := len(one.payload)) < LARGE and one.count * A_RECORD + size * a_byte < most
-        ):
-            left = [*several]
-            while left:
-                added = self._pack(left) if is_small else 0
-                if not added:
-                    self._send_small()
-                    self.bytes += self._contents.of(left[0])
-                    self._send(left[0])
-                left = left[added or 1 :]
-
-    def _pack(self, batches: Sequence[Batch]) -> int:
-        """Put the records of these small ones to those of others. Returns how many were taken: 0 if the first one is
-        too large for that, or damaged. What becomes of its records is for the target and for its readers to say.
-        """
-        small, codec = self._small, batches[0].attributes & CODEC
-        if small is not None and codec == small.codec and (added := small.add_whole(batches, self._most)):
-            self._alone = None
-            return added
+        seconds = count * A_RECORD + (size := len(payload)) * self._unpacked * A_BYTE[attributes & CODEC]
+        if size < LARGE and (seconds < A_REQUEST or seconds < self._writer.seconds_each):
+            if (small := self._small) is not None and small.add_whole(batch, self._most):
+                self._alone = None
+                return
+            if self._pack(batch):
+                return
         self._send_small()
-        most = min(TOGETHER, self._largest - self._largest // SPARE - FRAME, self._writer.most)
+        self.bytes += self._contents.of(batch)
+        self._send(batch)
+
+    def _pack(self, batch: Batch) -> bool:
+        """Begin with this small one to put records together. False if it is too large for that, or damaged. What
+        becomes of its records is for the target and for its readers to say.
+        """
+        self._send_small()
+        self._most = min(TOGETHER, self._largest - self._largest // SPARE - FRAME, self._writer.most)
         # Without the answer that it came in, which has other ones, and aborted ones, around it.
-        alone = batches[0]._replace(payload=memoryview(bytes(batches[0].payload)), body=memoryview(b""))
-        small = Repacking(alone)
-        if added := small.add_whole(batches, most):
-            self._small, self._alone, self._most = small, alone if added == 1 else None, most
-            self._unpacked = small.size / max(1, sum(len(batch.payload) for batch in batches[:added]))
-        return added
+        self._alone = batch._replace(payload=memoryview(bytes(batch.payload)))
+        small = Repacking(self._alone)
+        self._small = small if small.add_whole(self._alone, self._most) else None
+        return self._small is not None
 
     def hexdigest(self) -> str:
         """Send what is left. The digest of all batches that were sent.
@@ -131,6 +123,7 @@ class Packing:
         small, self._small = self._small, None
         if small is not None:
             batch = self._alone or small.packed(0)
+            self._unpacked = small.size / max(1, len(batch.payload))
             self.bytes += max(0, small.size - frames(batch, small.size))
             self._send(batch)
 
@@ -246,8 +239,9 @@ class BatchReader:
         while (batch := self._scan.peek(left.until)) is not None:
             if packing.count and (packing.bytes > CHUNK_BYTES or time.monotonic() > full):
                 return
-            if whole := self._scan.take_whole(left.until, most_records - packing.count, largest):
-                packing.add_whole(whole)
+            before = packing.count
+            packing.add_whole(self._scan.take_whole(left.until, most_records - before, largest))
+            if packing.count > before:
                 continue
             if _why_not(batch):
                 return

@@ -218,7 +218,9 @@ class BatchProducer:
         answer, throttled = transactions.produced(self._leader)
         self._transaction.throttling.add(throttled, self._leader.address)
         batch, sent = self._under_way.popleft()
-        self._shortest = min(self._shortest, time.monotonic() - sent)
+        took = time.monotonic() - sent
+        self._shortest = min(self._shortest, took)
+        self._window.seen(batch.size, took)
         if answer.error_code:
             return int(answer.error_code)
         if self._first is None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
 
 from confluent_kafka import KafkaError
 
@@ -24,7 +26,17 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import StallClock
 from kafka_replication.verification.digests import BatchDigest, Headers
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import AS_SENT, CODEC, CONTROL, FRAME, TRANSACTIONAL, Batch, Malformed, batches
+from kafka_replication.wire.batch import (
+    AS_SENT,
+    CODEC,
+    CONTROL,
+    FRAME,
+    TRANSACTIONAL,
+    Batch,
+    Malformed,
+    batches,
+    end_of_whole,
+)
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.contents import NUL, Contents, nul_in_names, unpacked
 from kafka_replication.wire.tls import Unsupported
@@ -70,7 +82,9 @@ class BatchScan:
         self._config, self._at, self._stall, self._throttling = config, at, stall, throttling
         self._pace, self._most = Pace(limit), int(paced(config, limit).get("fetch.message.max.bytes", MOST))
         self._clock = StallClock(stall)
-        self._pending = deque[tuple[Batch, bool]]()  # arrived, and whether a reader sees it
+        # What is left of the last answer: batches, parsed as they are taken, and whether a reader sees each.
+        self._arrived: Iterator[tuple[Batch, bool]] = iter(())
+        self._first: tuple[Batch, bool] | None = None  # of those that are left, if it was looked at
         self._next: int | None = None  # the offset that is fetched next
         self._connection: Connection | None = None
         self.position = 0  # the next offset; earlier batches were returned or are not visible
@@ -97,7 +111,7 @@ class BatchScan:
         if self._next is None or not self.position <= offset <= self._next:
             if self._connection is not None and self._connection.open_requests:
                 self.close()  # they are for other offsets
-            self._pending.clear()
+            self._arrived, self._first = iter(()), None
             self._next, self.leader_epoch = offset, None
         self.position = offset
 
@@ -107,8 +121,8 @@ class BatchScan:
         """
         self._clock.moved()
         while self.position < until:
-            while self._pending and self.position < until:
-                batch, visible = self._pending[0]
+            while self.position < until and (first := self._look()):
+                batch, visible = first
                 if batch.base_offset >= until:  # the batches before it are compacted away
                     self.position, self.leader_epoch = until, batch.leader_epoch
                     return None
@@ -127,32 +141,43 @@ class BatchScan:
 
     def take(self, until: int) -> None:
         """Move the position behind the batch that `peek` returned, but at most to ``until``."""
-        self._pass(self._pending[0][0], until)
+        if (first := self._look()) is not None:
+            self._pass(first[0], until)
 
-    def take_whole(self, until: int, most_records: int, largest: int) -> list[Batch]:
-        """The next batches that have arrived, as long as they are visible, as a producer sent them, of one codec and
-        leader epoch, and not larger than ``largest`` bytes: those before ``until``, at most so many records. The
-        position is behind them then. Copies of small batches spend most of their time between here and the target, so
-        nothing is called for each.
+    def take_whole(self, until: int, most_records: int, largest: int) -> Iterator[Batch]:
+        """The next batches that have arrived, as long as they are visible, as a producer sent them, of one leader
+        epoch, and not larger than ``largest`` bytes: those before ``until``, at most so many records. The position is
+        behind each that is given. Copies of small batches spend most of their time between here and the target, so
+        little is called for each.
         """
-        found, pending, position = list[Batch](), self._pending, self.position
-        its_epoch, codec = (pending[0][0].leader_epoch, pending[0][0].attributes & CODEC) if pending else (0, 0)
-        while pending:
-            batch, visible = pending[0]
-            offset, epoch, attributes, delta, _, _, _, _, count, payload, _, _ = batch
-            if not visible or offset < position or offset + delta >= until or count != delta + 1:
+        if (first := self._look()) is None:
+            return
+        its_epoch, before = first[0].leader_epoch, self.position
+        for one in chain((first,), self._arrived):
+            batch, visible = one
+            offset, epoch, attributes, delta, _, _, _, _, count, payload = batch
+            if (
+                not visible
+                or offset < self.position
+                or offset + delta >= until
+                or count != delta + 1
+                or attributes & ~AS_SENT
+                or epoch != its_epoch
+                or (most_records := most_records - count) < 0
+                or len(payload) + FRAME > largest
+            ):
+                self._first = one
                 break
-            if attributes & ~AS_SENT or attributes & CODEC != codec or epoch != its_epoch:
-                break
-            if (most_records := most_records - count) < 0 or len(payload) + FRAME > largest:
-                break
-            position = offset + delta + 1
-            found.append(batch)
-            pending.popleft()
-        if found:
-            self.passing(found[-1].leader_epoch, position)
-            self.position, self.leader_epoch = position, found[-1].leader_epoch
-        return found
+            self._first, self.position, self.leader_epoch = None, offset + delta + 1, epoch
+            yield batch
+        if self.position > before:
+            self.passing(its_epoch, self.position)
+
+    def _look(self) -> tuple[Batch, bool] | None:
+        """The first of the batches that are left. Raises Malformed."""
+        if self._first is None:
+            self._first = next(self._arrived, None)
+        return self._first
 
     def visible(self, wanted: OffsetRange) -> Iterator[Batch]:
         """The batches that have offsets in ``wanted``."""
@@ -167,7 +192,7 @@ class BatchScan:
             self.passing(batch.leader_epoch, behind)
             self.position, self.leader_epoch = behind, batch.leader_epoch
         if batch.until <= until:
-            self._pending.popleft()
+            self._first = None
 
     def _fetch(self, until: int) -> bool:
         """Add the batches of the next answer. Returns True if there are any."""
@@ -183,38 +208,41 @@ class BatchScan:
             raise GapFound(f"{self._at}: offset {self._next} can no longer be read", "plan again")
         if data.error_code:
             raise translate(KafkaError(int(data.error_code)), f"{self._at}: reading offset {self._next}")
-        came = _readable(memoryview(data.records or b""))
-        self._pace.spend(sum(map(self._contents.of, came)) if self._limited else 0)
-        if data.records and not came:  # a broker sends at least one whole batch
+        came = memoryview(data.records or b"")
+        self._pace.spend(self._size(came) if self._limited else 0)
+        if (end := end_of_whole(came)) is not None:
+            self._next = max(self._next, end)
+        elif came:  # a broker sends at least one whole batch
             raise Malformed(f"there is no whole batch at offset {self._next}")
-        if came:
-            self._next = max(self._next, came[-1].until)
         if self._next < until:
             self._ask()
         aborted = [
             (int(transaction.first_offset), int(transaction.producer_id))
             for transaction in data.aborted_transactions or ()
         ]
-        self._pending += with_visibility(came, aborted)
-        return bool(came)
+        self._arrived = self._read(came, aborted)
+        return end is not None
+
+    def _size(self, came: memoryview) -> int:
+        """The bytes of all records of an answer."""
+        size = 0
+        with suppress(Malformed):  # raised when it is read
+            for batch in batches(came):
+                size += self._contents.of(batch)
+        return size
+
+    def _read(self, came: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
+        """The batches of an answer. It ends where it cannot be read; who asks again gets one that begins there."""
+        try:
+            yield from with_visibility(batches(came, checked=True), aborted)
+        except Malformed:
+            self.close()
+            self._next = self.position
+            raise
 
     def _ask(self) -> None:
         assert self._next is not None
         fetching.ask(self.connection, self._at.topic, self._at.partition, self._next, self._most, WAIT)
-
-
-def _readable(data: memoryview) -> list[Batch]:
-    """The batches before one that cannot be read, with which the next request begins. Raises Malformed if it comes
-    first.
-    """
-    came = list[Batch]()
-    try:
-        for batch in batches(data, checked=True):
-            came.append(batch)
-    except Malformed:
-        if not came:
-            raise
-    return came
 
 
 def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
@@ -223,7 +251,8 @@ def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -
     """
     left, open_ = deque(sorted(aborted)), set[int]()
     if not left:  # as of most producers
-        yield from ((batch, not batch.attributes & CONTROL) for batch in came)
+        for batch in came:
+            yield batch, not batch.attributes & CONTROL
         return
     for batch in came:
         while left and left[0][0] < batch.until:

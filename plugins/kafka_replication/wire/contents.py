@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
-from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
+from kafka_replication.wire.batch import AS_SENT, CODEC, LOG_APPEND_TIME, Batch, Malformed
 
 
 class Codec(IntEnum):
@@ -73,7 +73,7 @@ def unpacker(codec: int) -> Callable[[memoryview], bytes]:
     raise ValueError(f"codec {codec} is not known")
 
 
-def packed(codec: int, data: bytes) -> bytes:
+def packed(codec: int, data: bytes | bytearray) -> bytes:
     """The same records compressed, in a form that every client can read."""
     match codec:
         case Codec.GZIP:
@@ -93,7 +93,7 @@ def packed(codec: int, data: bytes) -> bytes:
             import zstandard
 
             return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
-    return data
+    return bytes(data)
 
 
 def _snappy(data: memoryview) -> bytes:
@@ -203,6 +203,7 @@ def _encoded(value: int) -> bytes:
 
 _MANY = 1 << 13
 _ENCODED = tuple(map(_encoded, range(_MANY)))  # most numbers in batches are among these
+_TIMES = tuple(b"\0" + each for each in _ENCODED)  # no attributes, and a time
 _FAR = 1 << 63  # ms; a time has 64 bits
 
 
@@ -214,7 +215,8 @@ def _time(time: int) -> bytes:
 
 class Repacking:
     """Packs the records of batches into one, as a producer would send it: without holes, and with the times that
-    readers see. The batches are `UNDERSTOOD`, and of one codec, which stays.
+    readers see. The batches are `UNDERSTOOD`, and of one codec, which stays, or without compression: a producer leaves
+    out that of a batch which it would not make smaller.
     """
 
     __slots__ = ("_base", "_before", "_kept", "_start", "_times", "codec", "offsets", "size")
@@ -223,7 +225,7 @@ class Repacking:
         """``first`` is the first of them; add it, too."""
         self._start, self._before = first, first.base_offset
         self._base = first.base_timestamp if first.given_time is None else first.given_time
-        self._kept, self._times = list[bytes](), list[int]()
+        self._kept, self._times = bytearray(), list[int]()
         self.codec = first.attributes & CODEC
         self.offsets = list[int]()  # of the records; not of those that were added ``whole``
         self.size = 0  # bytes of the records without compression, as they came
@@ -236,25 +238,28 @@ class Repacking:
             if batch.base_offset < self._before:
                 raise ValueError(f"it comes behind one that ends at {self._before}")
             self._add(batch, unpacked(batch.attributes & CODEC, batch.payload), (first, until))
+            self.codec = self.codec or batch.attributes & CODEC
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
 
-    def add_whole(self, batches: Sequence[Batch], most: int) -> int:
-        """Add all records of batches that are as a producer sent them, up to one that is malformed, or with which there
-        are more than ``most`` bytes of records. Returns how many batches were added. Raises ImportError.
+    def add_whole(self, batch: Batch, most: int) -> bool:
+        """Add all records of a batch that is as a producer sent it. False, and nothing is added, if it is malformed, is
+        of another codec, or would make more than ``most`` bytes of records. Raises ImportError.
         """
-        unpack, kept, times = unpacker(self.codec), self._kept, self._times
-        for number, batch in enumerate(batches):
-            already, pieces = len(times), len(kept)
-            try:
-                data = unpack(batch.payload)
-                if self.size + len(data) > most or batch.base_offset < self._before:
-                    return number
-                self._add(batch, data, None)
-            except (*DAMAGED, ValueError, IndexError):
-                del times[already:], kept[pieces:]
-                return number
-        return len(batches)
+        codec = batch.attributes & CODEC
+        if codec != self.codec and codec and self.codec:
+            return False
+        already, kept = len(self._times), len(self._kept)
+        try:
+            data = unpacker(codec)(batch.payload)
+            if kept + len(data) > most or batch.base_offset < self._before:
+                return False
+            self._add(batch, data, None)
+        except (*DAMAGED, ValueError, IndexError):
+            del self._times[already:], self._kept[kept:]
+            return False
+        self.codec = self.codec or codec
+        return True
 
     def _add(self, batch: Batch, data: bytes, wanted: tuple[int, int] | None) -> None:
         """Add the records that are ``wanted``, all if it is None. Raises ValueError or IndexError if the batch is
@@ -262,11 +267,10 @@ class Repacking:
 
         Most of the work is done here, so nothing is called for a record of the usual kind.
         """
-        kept, times, start, before = self._kept, self._times, batch.base_offset, -1
-        given = None if batch.given_time is None else batch.given_time - self._base
-        later, last = batch.base_timestamp - self._base, batch.last_offset_delta
+        start, _, attributes, last, later, given, _, _, count, _ = batch
+        kept, times, before, later = self._kept, self._times, -1, later - self._base
         position, end_of_all, new = 0, len(data), len(times)
-        for number in range(batch.count):
+        for number in range(count):
             if (length := data[position]) < 0x80:
                 position += 1
             elif (more := data[position + 1]) < 0x80:
@@ -290,16 +294,15 @@ class Repacking:
                 raise ValueError(f"record {number} does not say where in the batch it is")
             before = its
             if wanted is None or self._is_wanted(start + its, wanted):
-                time = (time >> 1 ^ -(time & 1)) + later if given is None else given
+                time = given - self._base if attributes & LOG_APPEND_TIME else (time >> 1 ^ -(time & 1)) + later
                 times.append(time)
-                head = (
-                    b"\0"
-                    + (_ENCODED[time] if 0 <= time < _MANY else _time(time))
-                    + (_ENCODED[new] if new < _MANY else _encoded(new))
+                head = (_TIMES[time] if 0 <= time < _MANY else b"\0" + _time(time)) + (
+                    _ENCODED[new] if new < _MANY else _encoded(new)
                 )
                 new += 1
                 length = len(head) + end - position
-                kept += ((_ENCODED[length] if length < _MANY else _encoded(length)) + head, data[position:end])
+                kept += (_ENCODED[length] if length < _MANY else _encoded(length)) + head
+                kept += data[position:end]
             position = end
         if position != end_of_all:
             raise ValueError("there is more behind its last record")
@@ -318,17 +321,15 @@ class Repacking:
         latest = base + max(times, default=0)
         if times and (latest >= _FAR or base + min(times) < -_FAR):  # clients add them modulo 2**64
             latest = max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
-        payload = packed(self.codec, b"".join(self._kept))
+        payload = packed(self.codec, self._kept)
         return start._replace(
-            attributes=start.attributes & AS_SENT,
+            attributes=start.attributes & AS_SENT & ~CODEC | self.codec,
             base_offset=max(first, start.base_offset),
             last_offset_delta=len(times) - 1,
             base_timestamp=base,
             max_timestamp=latest,
             count=len(times),
             payload=memoryview(payload),
-            checksum=0,  # of nothing: no batch that was sent
-            body=memoryview(b""),
         )
 
 
