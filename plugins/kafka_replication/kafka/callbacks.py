@@ -22,11 +22,20 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, ThrottleEvent
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    ThrottleEvent,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.connections import CALLBACKS
@@ -164,6 +173,9 @@ class ReportedErrors:
             self._also(error)
 
 
+LOOK = 2.0  # seconds for the leaders of one topic
+
+
 class ReportingAdmin(AdminClient):
     """An admin client that keeps the errors of its connections."""
 
@@ -171,9 +183,21 @@ class ReportingAdmin(AdminClient):
 
 
 class ReportingConsumer(Consumer):
-    """A consumer that keeps the errors of its connections."""
+    """A consumer that keeps the errors of its connections, and has no second to wait for a topic that is new to it."""
 
     reported: ReportedErrors
+    _topics: frozenset[str] = frozenset()  # that it has read
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Once it is connected, librdkafka 2.16 asks for the leaders of a new topic when it next looks at all topics,
+        which it does each second (`rd_kafka_topic_scan_all`).
+        """
+        topics = frozenset(partition.topic for partition in partitions)
+        if self._topics and len(new := topics - self._topics) == 1:
+            with suppress(KafkaException):  # the look comes all the same
+                self.list_topics(topic=min(new), timeout=LOOK)
+        self._topics |= topics
+        super().assign(partitions)
 
 
 class ReportingProducer(Producer):

@@ -215,10 +215,8 @@ TIMELESS = "it has no timestamp (message format 0, of brokers before Kafka 0.10)
 _NOT_UTF_8 = "it has a header whose name is not UTF-8"
 
 
-# By default the client waits 100 ms before its second connection, and 500 ms after a failed decompression. One batch is
-# enough.
+# By default the client waits 500 ms after a failed decompression. One batch is enough.
 _EAGER: dict[str, Any] = {
-    "reconnect.backoff.ms": 10,
     "fetch.error.backoff.ms": 10,
     "fetch.wait.max.ms": 5,
     "fetch.message.max.bytes": 64 << 10,
