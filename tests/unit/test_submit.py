@@ -154,3 +154,36 @@ def test_spark_gets_the_environment_without_what_holds_secrets(
     made = submit.environment(master, Workspace(plain))
     assert name not in made
     assert made["OF_THE_USER"] == "kept"
+
+
+def starting(conf: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """A call of spark-submit in local mode, and the environment for it."""
+    with workspace() as here:
+        return command(here, "local[2]", conf), submit.environment("local[2]", here)
+
+
+def test_java_is_started_as_the_scripts_of_spark_would(plain: Path) -> None:
+    (plain / "spark-defaults.conf").write_text("spark.driver.memory 700m\n")
+    argv, variables = starting({"spark.app.name": "a b", "spark.driver.extraClassPath": "/of/the user"})
+    direct = local.without_scripts(argv, variables)
+    scripts = subprocess.run(
+        argv, env={**variables, "SPARK_PRINT_LAUNCH_COMMAND": "1"}, check=False, capture_output=True, text=True
+    )
+    [said] = [line for line in scripts.stderr.splitlines() if line.startswith("Spark Command: ")]
+    assert " ".join(direct) == said.removeprefix("Spark Command: ")
+    assert {"-Xmx700m", "spark.app.name=a b"} <= set(direct)
+
+
+def test_scripts_that_have_more_to_do_are_called(plain: Path, tmp_path: Path) -> None:
+    argv, variables = starting({})
+    assert local.without_scripts(argv, variables) != argv
+    assert local.without_scripts(argv, variables | {"SPARK_LAUNCHER_OPTS": "-Xmx1g"}) == argv
+    assert local.without_scripts(argv, variables | {"SPARK_HOME": str(tmp_path)}) == argv, "it has no launcher"
+    (plain / "spark-env.sh").write_text("export SOMETHING=1\n")
+    assert local.without_scripts(argv, variables) == argv
+
+
+def test_scripts_say_what_is_wrong_with_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv, variables = starting({})
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert local.without_scripts(argv, variables) == argv

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -17,7 +17,7 @@ from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.runtime.stopping import end_group
-from kafka_replication.spark import submit
+from kafka_replication.spark import local, submit
 from kafka_replication.spark.reach import ALWAYS_SAID
 from kafka_replication.spark.workspace import Workspace
 
@@ -30,6 +30,8 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
     """The provider's hook, which reads the connection as the command line does: a missing connection is an error, and
     a local master allows a failed Spark task a second attempt.
     """
+
+    _variables: Mapping[str, str] = {}  # of the environment in which it submits
 
     def _resolve_connection(self) -> dict[str, Any]:
         spark = AirflowConnections().spark(self._conn_id)
@@ -45,7 +47,7 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
 
         Only Popen gets the environment; it is never ``--conf`` text.
         """
-        self._hear = hear
+        self._hear, self._variables = hear, environment
         environment["PATH"] = f"{environment['SPARK_HOME']}/bin{os.pathsep}{environment.get('PATH', os.defpath)}"
         try:
             self.submit(str(submit.script()), env=environment, start_new_session=True)
@@ -54,7 +56,8 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
                 f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
             ) from e
         except AirflowException as e:
-            return str(e)
+            process: subprocess.Popen[str] | None = self._submit_sp
+            return str(e) if process is None else f"exit code {process.returncode}"
         return "exit code 0"
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
@@ -69,12 +72,16 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
         super()._process_spark_submit_log(passed_on())
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
-        """The command, without the provider's log of it: 900 characters before all important lines."""
+        """The command, without the provider's log of it: 900 characters before all important lines. In local mode it
+        has no scripts where it can do without.
+        """
         spoken, self._log = self.log, _SILENT
         try:
-            return list(super()._build_spark_submit_command(application))
+            command = list(super()._build_spark_submit_command(application))
         finally:
             self._log = spoken
+        quick = local.is_local(self.master) and command[0] == "spark-submit" and self._variables
+        return local.without_scripts(command, self._variables) if quick else command
 
     def stop(self) -> None:
         """End spark-submit and all processes that it started on this machine. The driver's JVM first gets a few seconds

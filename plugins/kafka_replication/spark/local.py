@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -165,6 +166,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 OPTIONS = "spark.driver.extraJavaOptions"
 DAEMON = "kafka_replication.spark.preloaded_daemon"
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 # The JVM does little but start. The first compiler alone costs half as much CPU time.
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
 # Java prints its objections to an archive on stdout; a run without an archive is no fault.
@@ -206,6 +208,29 @@ def has_own_options(spark_home: Path, own: Mapping[str, str]) -> bool:
     if _text(folder / "java-opts") or _text(folder / "spark-env.sh"):
         return True
     return any(_SWITCH.search(os.environ.get(name, "")) for name in _JAVA_VARIABLES)
+
+
+# The scripts of Spark read these, and no launcher does.
+_FOR_SCRIPTS = ("SPARK_LAUNCHER_OPTS", "SPARK_PREPEND_CLASSES", "SPARK_TESTING", "SPARK_SQL_TESTING")
+
+
+def without_scripts(command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """The command of Java to which the scripts of spark-submit come, for a call of spark-submit with these environment
+    ``variables``. Spark's launcher prints it in 0.06 s; its scripts take 0.4 s to find the launcher, and give it 280
+    jars. The same ``command`` if they have more to do, or if the launcher refuses it: spark-submit says why.
+    """
+    home = Path(variables["SPARK_HOME"])
+    launchers, java = [*(home / "jars").glob("spark-launcher_*.jar")], Java.installed()
+    settings = Path(variables.get("SPARK_CONF_DIR") or home / "conf") / "spark-env.sh"
+    if len(launchers) != 1 or java is None or settings.exists() or any(name in variables for name in _FOR_SCRIPTS):
+        return list(command)
+    scala = launchers[0].name.removeprefix("spark-launcher_").partition("-")[0]
+    launcher = "-cp", str(launchers[0]), "org.apache.spark.launcher.Main"
+    asked = [str(java.program), *QUICK, *launcher, _SUBMIT, *command[1:]]
+    environment = {**variables, "SPARK_SCALA_VERSION": scala}
+    printed = subprocess.run(asked, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    found = printed.stdout.decode(errors="surrogateescape").partition("\0\n")[2].split("\0")[:-1]
+    return found if _SUBMIT in found and not printed.returncode else list(command)
 
 
 def _text(file: Path) -> str:

@@ -147,6 +147,7 @@ def environment(master: str, here: Workspace) -> dict[str, str]:
     if local.is_local(master):
         path = os.pathsep.join([str(here.links), *filter(None, [os.environ.get("PYTHONPATH")])])
         variables["PYTHONPATH"] = path
+        variables["PYTHONHASHSEED"] = "0"  # as the script spark-submit sets it
     return variables
 
 
@@ -166,9 +167,10 @@ class TerminalSubmission:
         """Start in a new process group. Raises BadInput if the file for the log cannot be made."""
         with ExitStack() as stack:
             log_to = sys.stderr.buffer if self._output is None else stack.enter_context(self._output.open())
+            command, variables = self.command(here, name), environment(self._spark.master, here)
             self._process = subprocess.Popen(
-                self.command(here, name),
-                env=environment(self._spark.master, here),
+                local.without_scripts(command, variables) if local.is_local(self._spark.master) else command,
+                env=variables,
                 start_new_session=True,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
