@@ -139,7 +139,7 @@ class Usage:
         for root in self._roots:
             with suppress(psutil.NoSuchProcess):
                 found += [root, *root.children(recursive=True)]
-        return found
+        return [process for process in found if process not in self._brokers]  # which may be children, too
 
     def _note(self, process: psutil.Process) -> None:
         self._mb = max(self._mb, _largest_mb(process))

@@ -1,8 +1,9 @@
 """Whole runs, from their start to the verified watermark, as a user starts them.
 
-`large`: a whole topic from the terminal with each engine, beside MirrorMaker 2 and a client loop of librdkafka from
-their start to their last record. `small`: new records, nothing new, and many partitions, with the engine that is the
-default; with Airflow all its processes are counted meanwhile, its scheduler and its API among them.
+`large`: a whole topic from the terminal with each engine, beside MirrorMaker 2 and client loops of librdkafka and of
+franz-go, where Go is installed, from their start to their last record. `small`: new records, nothing new, and many
+partitions, with the engine that is the default; with Airflow all its processes are counted meanwhile, its scheduler
+and its API among them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks import clusters, librdkafka, mirrormaker
+from benchmarks import clusters, franz_go, librdkafka, mirrormaker
 from benchmarks.clusters import Pair
 from benchmarks.copying import LOOP, MIRRORMAKER, WARM_UP
 from benchmarks.tables import show
@@ -34,6 +35,7 @@ from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 
 ROOT = Path(__file__).parents[1]
 MANY = 1_000
+FRANZ_GO = "loop of franz-go"
 GIVE_UP = 900.0  # seconds
 LARGE = (
     "topic",
@@ -184,6 +186,7 @@ def _turns(stage: Stage, shape: Shape, warm_up: int) -> Iterator[Mapping[str, Me
         **{_named(engine): of_engine(engine) for engine in ENGINES},
         MIRRORMAKER: of_peer(mirrormaker.start_to_end),
         LOOP: of_peer(librdkafka.start_to_end),
+        **({FRANZ_GO: of_peer(franz_go.start_to_end)} if franz_go.program() else {}),
     }
     dice = random.Random(7)
     for number in range(warm_up + REPEATS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from benchmarks.copying import LOOP, MIRRORMAKER, OURS
 from benchmarks.usage import Usage, until_ended
+from benchmarks.whole_runs import FRANZ_GO
 from benchmarks.workload import ENGINES, SHAPES
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +49,9 @@ def test_a_table_of_make_bench(table: str, scale: float, several: int) -> None:
     lines = run("benchmarks", BENCH_ONLY=table, SCALE="0.001", REPEATS="1", MB="1000")
     assert f"`SCALE=0.001 REPEATS=1 BENCH_ONLY={table} make bench`" in "\n".join(lines)
     shapes = [str(shape.scaled(scale)) for shape in SHAPES[:several]]
+    with_go = [FRANZ_GO] if table == "runs" and shutil.which("go") else []
     assert [cells[:2] for cells in cells_of(lines)] == [
-        [shape, copier] for shape in shapes for copier in (*OURS, MIRRORMAKER, LOOP)
+        [shape, copier] for shape in shapes for copier in (*OURS, MIRRORMAKER, LOOP, *with_go)
     ]
 
 
