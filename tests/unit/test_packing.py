@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import cast
 
@@ -14,7 +15,7 @@ from kafka_replication.kafka.batch_producer import BatchProducer
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import Unexpected
 from kafka_replication.verification.digests import BatchDigest
-from kafka_replication.wire.batch import CODEC, Batch, batches
+from kafka_replication.wire.batch import CODEC, Batch, Malformed, batches
 from kafka_replication.wire.contents import Contents, packed, unpacked
 from tests.support.raw_produce import FRAME, RawRecord, raw_batch
 
@@ -92,6 +93,21 @@ def test_nothing_is_sent_in_another_order(sizes: tuple[int, ...]) -> None:
     came = [batch_of(number, size, 3) for number, size in enumerate(sizes)]
     with pytest.raises(Unexpected, match="would be sent behind"):
         sent([came[0], came[2], came[1]])
+
+
+def test_what_came_before_one_that_cannot_be_read_has_its_offsets() -> None:
+    """The engine copies it, and its receipt says at which offsets there are records."""
+
+    def came() -> Iterator[Batch]:
+        yield batch_of(3, 100)
+        yield batch_of(7, 100)
+        raise Malformed("the checksum of the batch at offset 16 is wrong")
+
+    packing = packing_to(Writer(), TOGETHER)
+    with pytest.raises(Malformed):
+        packing.add_whole(came())
+    assert (packing.count, packing.offsets.count) == (4, 4)
+    assert packing.offsets.map(6, 16) is not None
 
 
 def test_one_alone_is_sent_as_it_is() -> None:

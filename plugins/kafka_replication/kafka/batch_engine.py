@@ -66,16 +66,19 @@ class Packing:
     def add_whole(self, batches: Iterable[Batch]) -> None:
         """Add batches that follow each other, and are as a producer sent them. They may be sent later.
 
-        Raises ImportError, Unexpected if batches would not be sent in their order, and what the writer raises.
+        Raises ImportError, Unexpected if batches would not be sent in their order, what the writer raises, and what
+        ``batches`` raise: those that came before are added then.
         """
         first = until = 0
-        for batch in batches:
-            if batch.base_offset != until:
-                self.offsets.add(range(first, until))
-                first = batch.base_offset
-            until = batch.base_offset + batch.count
-            self._put(batch)
-        self.offsets.add(range(first, until))
+        try:
+            for batch in batches:
+                if batch.base_offset != until:
+                    self.offsets.add(range(first, until))
+                    first = batch.base_offset
+                until = batch.base_offset + batch.count
+                self._put(batch)
+        finally:  # also if the next batch cannot be read: these are copied then
+            self.offsets.add(range(first, until))
 
     def add(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Add a batch with records at these source offsets. Raises as `add_whole`."""
