@@ -25,8 +25,8 @@ def make(config: Any, group: str) -> Consumer:
     return Consumer({**config, "group.id": group})
 
 
-def lend(group: str) -> Consumer:
-    with consumer_pool.borrowed(NOWHERE, group, make) as consumer:
+def lend(group: str, reads: tuple[str, str] | None = None) -> Consumer:
+    with consumer_pool.borrowed(NOWHERE, group, make, reads=reads) as consumer:
         return consumer
 
 
@@ -42,6 +42,18 @@ def test_an_idle_consumer_is_lent_again() -> None:
     one = lend("a")
     assert lend("b") is not one
     assert lend("a") is one
+
+
+def test_one_that_has_read_a_topic_of_this_name_does_not_read_a_new_one() -> None:
+    """It may get no records of it. Other topics it reads."""
+    one = lend("a", ("orders", "id-1"))
+    assert lend("a", ("payments", "id-2")) is one
+    assert lend("a", ("orders", "id-1")) is one
+    other = lend("a", ("orders", "id-3"))
+    assert other is not one
+    assert lend("a", ("orders", "id-1")) is one
+    assert lend("a", ("payments", "id-2")) in (one, other)
+    assert lend("a") not in (one, other), "it does not know which topic it reads"
 
 
 def test_two_at_a_time_are_two() -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -51,6 +51,7 @@ class Loan:
     key: _Key
     consumer: Consumer
     listener: ThrottleListener
+    read: dict[str, str] = field(default_factory=dict)  # topics and their ids
 
     def give_back(self) -> None:
         """It keeps its connections, but no records: an assignment starts a new fetch."""
@@ -68,14 +69,14 @@ def borrow(
     group: str,
     make: Callable[..., Consumer] = clients.consumer,
     *,
-    reads: str = "",
+    reads: tuple[str, str] | None = None,
     throttled: Throttled | None = None,
     **more: Any,
 ) -> Loan:
     """A consumer without an assignment, for this thread. If more than `MOST` are idle, the one that was idle for
     longest is closed. A forked process creates its own.
 
-    ``reads`` is the id of the topic to be read, if it is known: a consumer that has read a deleted topic may get no
+    ``reads`` is the topic to be read and its id, if that is known: a consumer that has read a deleted topic may get no
     records of a new topic with the same name. ``throttled`` is called when a broker makes the consumer wait, unless the
     connection has a callback of its own.
 
@@ -85,14 +86,17 @@ def borrow(
     """
     config = clients.without_statistics(config)  # an idle one would keep them
     hears = throttled is not None and "throttle_cb" not in config
-    key = (make, group, reads, hears, repr(sorted(config.items())), repr(sorted(more.items())))
+    key = (make, group, reads is None, hears, repr(sorted(config.items())), repr(sorted(more.items())))
+    topic, id_ = reads or ("", "")
     with _lock:
-        index = next((number for number in reversed(range(len(_idle))) if _idle[number].key == key), None)
-        loan = None if index is None else _idle.pop(index)
+        fit = (idle for idle in reversed(_idle) if idle.key == key and idle.read.get(topic, id_) == id_)
+        if (loan := next(fit, None)) is not None:
+            _idle.remove(loan)
     if loan is None:
         listener = ThrottleListener()
         loan = Loan(key, make({**config, "throttle_cb": listener} if hears else config, group, **more), listener)
     loan.listener.told = throttled
+    loan.read[topic] = id_
     return loan
 
 
@@ -102,7 +106,7 @@ def borrowed(
     group: str,
     make: Callable[..., Consumer] = clients.consumer,
     *,
-    reads: str = "",
+    reads: tuple[str, str] | None = None,
     **more: Any,
 ) -> Iterator[Consumer]:
     """The same until the body ends. The consumer is closed if the body raised."""

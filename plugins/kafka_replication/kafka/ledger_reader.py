@@ -183,7 +183,7 @@ class TopicReader:
         if not wanted:
             return
         group = consumer_group(self._replication)
-        with borrowed(self._config, group, make, reads=self._topic_id, **settings) as reader:
+        with borrowed(self._config, group, make, reads=(self.topic, self._topic_id), **settings) as reader:
             yield from PartitionsReader(reader, wanted, self.stall).records()
 
     def _log_foreign(self, newest: NewestEntries) -> None:

@@ -241,7 +241,8 @@ class RecordReader:
         if self._loan is not None and not does:
             self.close()
         if does and clients.made(self, "_reader") is None and clients.STATISTICS.isdisjoint(self._source):
-            self._loan = borrow(self._paced, self._group, reads=self._topic_id, throttled=self._throttling)
+            topic = self._at.topic, self._topic_id
+            self._loan = borrow(self._paced, self._group, reads=topic, throttled=self._throttling)
             self._reader = self._reading(self._loan.consumer)
         self._reader.come_to_rest()
         if left.from_ < position.next_offset and position.leader_epoch is not None:
