@@ -18,7 +18,7 @@ from benchmarks.clusters import Pair
 from benchmarks.tables import show
 from benchmarks.two_workers import ours
 from benchmarks.usage import Used, middle
-from benchmarks.workload import ENGINES, REPEATS, SCALE, SHAPES, Shape, fill
+from benchmarks.workload import ENGINES, FEW, REPEATS, SCALE, SHAPES, Shape, fill
 
 MIRRORMAKER, LOOP = "MirrorMaker 2", "loop of librdkafka"
 WARM_UP = 1  # turns, on the first topic of new brokers
@@ -126,7 +126,8 @@ def _shapes(share: float, count: int = len(SHAPES)) -> list[Shape]:
 
 def near() -> dict[str, float]:
     with clusters.plain() as pair:
-        return _table("copy", "; one broker on each side", pair, _shapes(1))
+        few = [shape.scaled(SCALE) for shape in FEW]
+        return _table("copy", "; one broker on each side", pair, [*_shapes(1), *few])
 
 
 def three_brokers() -> dict[str, float]:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.copying import LOOP, MIRRORMAKER, OURS
 from benchmarks.usage import Usage, until_ended
 from benchmarks.whole_runs import FRANZ_GO
-from benchmarks.workload import ENGINES, SHAPES
+from benchmarks.workload import ENGINES, FEW, SHAPES
 
 ROOT = Path(__file__).parents[2]
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
@@ -48,7 +48,7 @@ def test_a_table_of_make_bench(table: str, scale: float, several: int) -> None:
     """Few records: each shape has a row for each engine and each peer, under the command that made it."""
     lines = run("benchmarks", BENCH_ONLY=table, SCALE="0.001", REPEATS="1", MB="1000")
     assert f"`SCALE=0.001 REPEATS=1 BENCH_ONLY={table} make bench`" in "\n".join(lines)
-    shapes = [str(shape.scaled(scale)) for shape in SHAPES[:several]]
+    shapes = [str(shape.scaled(scale)) for shape in (*SHAPES[:several], *(FEW if table == "copy" else ()))]
     with_go = [FRANZ_GO] if table == "runs" and shutil.which("go") else []
     assert [cells[:2] for cells in cells_of(lines)] == [
         [shape, copier] for shape in shapes for copier in (*OURS, MIRRORMAKER, LOOP, *with_go)
