@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from benchmarks import copying, whole_runs
 from kafka_replication.runtime import stopping
 
-Largest = Mapping[str, float]  # what was measured, and the MB of its largest process; only our own
+Largest = Mapping[str, float]  # what was measured, and the MB of its largest process: ours, or one of Airflow with ours
 TABLES: Mapping[str, Callable[[], Largest]] = {
     "runs": whole_runs.large,
     "few": whole_runs.few,

@@ -38,7 +38,7 @@ def _kind(process: psutil.Process) -> str | None:
     """The step that begins with this process."""
     command = process.cmdline()
     if "org.apache.spark.launcher.Main" in command:
-        return "spark-submit builds its command, in a JVM of its own"
+        return "Spark's launcher builds its command, in a JVM of its own"
     if "org.apache.spark.deploy.SparkSubmit" in command and "java" in command[0]:
         return "Spark's JVM starts"
     if len(command) > 1 and command[1].endswith(".py"):

@@ -220,7 +220,7 @@ def _large_row(shape: Shape, copier: str, turns: Sequence[Mapping[str, Measured]
 
 
 def small() -> dict[str, float]:
-    """Print the table of small runs; the largest process of each. Those of Airflow are not ours."""
+    """Print the table of small runs; the largest process of each."""
     many = max(20, round(MANY * SCALE))
     with clusters.plain() as pair:
         stage = Stage(pair)
@@ -236,7 +236,7 @@ def small() -> dict[str, float]:
         "whole runs with the default engine; CPU seconds and memory until the end of the run, with Airflow its own too"
     )
     show("small", about, SMALL, [small_row(what, several) for what, several in runs.items()])
-    return {what: max(one.whole.mb for one in several) for what, several in runs.items() if several is not airflow}
+    return {what: max(one.whole.mb for one in several) for what, several in runs.items()}
 
 
 def small_row(what: str, several: Sequence[Measured]) -> list[object]:

@@ -37,7 +37,8 @@ _GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eigh
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK = 32 << 10
-_LZ4_BLOCK = 4  # blocks of 64 KiB; Java's client takes only such that do not depend on each other
+# Blocks of 256 KiB: together a seventh smaller than of 64 KiB. Java's client takes only such that do not depend on each other.
+_LZ4_BLOCK = 5
 _ZSTD_LEVEL = 1
 
 
@@ -281,13 +282,10 @@ class Repacking:
             # No producer sets attributes, and with some of them a client takes another time.
             if length & 1 or end > end_of_all or data[position]:
                 raise ValueError(f"record {number} is cut, or has attributes")
-            if (time := data[position + 1]) < 0x80:
-                position += 2
+            if (time := data[position + 1]) < 0x80 and (its := data[position + 2]) < 0x80:
+                position += 3
             else:
                 time, position = number_at(data, position + 1)
-            if (its := data[position]) < 0x80:
-                position += 1
-            else:
                 its, position = number_at(data, position)
             # One behind the other, each within the batch: where there is no hole, this leaves one number for each.
             if its & 1 or not before < (its := its >> 1) <= last or position > end:
