@@ -37,7 +37,8 @@ _GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eigh
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK = 32 << 10
-# Blocks of 256 KiB: together a seventh smaller than of 64 KiB. Java's client takes only such that do not depend on each other.
+# Blocks of 256 KiB: together a seventh smaller than of 64 KiB. Java's client takes only blocks that do not depend on
+# each other.
 _LZ4_BLOCK = 5
 _ZSTD_LEVEL = 1
 
