@@ -10,8 +10,10 @@ from kafka_replication.kafka.batch_scan import BatchScan, with_visibility
 from kafka_replication.runtime.deadline import StallClock
 from kafka_replication.verification.digests import BatchDigest
 from kafka_replication.wire.batch import (
+    CODEC,
     CONTROL,
     FRAME,
+    LAST_CODEC,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     Batch,
@@ -161,6 +163,7 @@ PLAIN, OF_BROKER = (3, 0), (LOG_APPEND_TIME, 0)
 @example(drawn=[(PLAIN, 2, True, 0), (PLAIN, 1, False, 0), (PLAIN, 1, True, 0)], end=9, first=0, most=9, room=4)
 @example(drawn=[(PLAIN, 2, True, 0), (PLAIN, 1, True, 0)], end=9, first=1, most=9, room=4)
 @example(drawn=[((0, 0), 2, True, 0), (OF_BROKER, 1, True, 0)], end=9, first=0, most=9, room=4)
+@example(drawn=[(PLAIN, 2, True, 0), ((5, 0), 1, True, 0)], end=9, first=0, most=9, room=4)
 def test_what_is_taken_together_is_what_is_taken_one_by_one(
     drawn: list[tuple[tuple[int, int], int, bool, int]], end: int, first: int, most: int, room: int
 ) -> None:
@@ -182,7 +185,8 @@ def test_what_is_taken_together_is_what_is_taken_one_by_one(
         if whole := [*together.take_whole(until, most, largest)]:
             assert whole[0] == batch and sum(each.count for each in whole) <= most
             assert len({each.leader_epoch for each in whole}) == 1
-            assert all(each.is_as_sent and each.count == each.last_offset_delta + 1 for each in whole)
+            assert all(each.is_as_sent and 0 < each.count == each.last_offset_delta + 1 for each in whole)
+            assert all(each.attributes & CODEC <= LAST_CODEC for each in whole)
             assert all(first <= each.base_offset and each.until <= until and each.size <= largest for each in whole)
             found += whole
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.batch_scan import BatchScan
+from kafka_replication.kafka.batch_scan import BatchScan, HeaderNames
 from kafka_replication.kafka.callbacks import Throttling
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.wire.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Malformed
 from kafka_replication.wire.connection import Connection
 from tests.support.raw_produce import RawRecord, raw_batch
@@ -72,8 +73,8 @@ class Leader:
 class Scan(BatchScan):
     """With a leader of this process."""
 
-    def __init__(self, leader: Leader) -> None:
-        super().__init__({}, TopicPartition("t", 0), 5.0, Throttling("", ""))
+    def __init__(self, leader: Leader, limit: int | None = None) -> None:
+        super().__init__({}, TopicPartition("t", 0), 5.0, Throttling("", ""), limit)
         self._leader = leader
 
     @property
@@ -125,3 +126,37 @@ def test_each_visible_batch_comes_once_up_to_one_that_stays_damaged(
     if broken is not None:
         with pytest.raises(Malformed, match=f"the batch at offset {broken} is wrong"):
             scan.peek(offset)
+
+
+WITH_HEADERS = [RawRecord(b"k", b"v", ((b"name", b"content"),))] * 2
+
+
+def four(damaged: bytes | None = None) -> Leader:
+    """Four batches of two records; the second one is damaged always, as it is stored if it is given."""
+    log = [(first, first + 2, raw_batch(WITH_HEADERS, first), "plain") for first in (0, 2, 4, 6)]
+    if damaged is not None:
+        log[1] = 2, 4, damaged, "plain"
+    return Leader(log, {} if damaged else {2: ALWAYS}, [100_000])
+
+
+def test_a_damaged_batch_that_nobody_asks_for_is_passed_over() -> None:
+    """It may be one of offsets that were given up, or of another writer."""
+    scan = Scan(four())
+    found = [batch.base_offset for range_ in (OffsetRange(0, 2), OffsetRange(4, 8)) for batch in scan.visible(range_)]
+    assert found == [0, 4, 6]
+    names = HeaderNames(TopicPartition("t", 0), Scan(four()))
+    headers = [("name", b"content")]
+    assert [names.wrong(offset, headers) for offset in (0, 1, 4, 5, 6, 7)] == [None] * 6
+
+
+@pytest.mark.timeout(60)
+def test_a_damaged_number_of_records_does_not_make_a_limited_reader_wait() -> None:
+    """It waited for what two thousand million records would have taken."""
+    bad = bytearray(raw_batch(WITH_HEADERS, 2))
+    struct.pack_into(">i", bad, 57, 2 - 2**31)
+    scan = Scan(four(bytes(bad)), limit=1_000_000)
+    scan.go_to(0)
+    assert scan.peek(4) is not None
+    scan.take(4)
+    with pytest.raises(Malformed, match="the batch at offset 2 is wrong"):
+        scan.peek(4)

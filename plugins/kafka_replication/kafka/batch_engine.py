@@ -32,7 +32,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.garbage import without_gc
 from kafka_replication.verification.digests import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import CODEC, FRAME, UNDERSTOOD, Batch, Malformed
+from kafka_replication.wire.batch import CODEC, FRAME, LAST_CODEC, UNDERSTOOD, Batch, Malformed
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.contents import Contents, Repacking, frames, repacked
 
@@ -141,8 +141,6 @@ class Packing:
         self._writer.write(batch)
         self._digest.add_batch(batch)
 
-
-CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
 _FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected, ImportError)
@@ -301,7 +299,7 @@ def _fit(batch: Batch, first: int, until: int) -> tuple[Batch, Sequence[int]]:
 
 def _why_not(batch: Batch) -> str | None:
     """The reason why the records of this batch cannot be sent as they are; None if they can."""
-    if batch.attributes & ~UNDERSTOOD or batch.attributes & CODEC > CODECS:
+    if batch.attributes & ~UNDERSTOOD or batch.attributes & CODEC > LAST_CODEC:
         return f"the batch at offset {batch.base_offset} has the attributes {batch.attributes:#x}"
     return None
 

@@ -31,6 +31,7 @@ from kafka_replication.wire.batch import (
     CODEC,
     CONTROL,
     FRAME,
+    LAST_CODEC,
     TRANSACTIONAL,
     Batch,
     Malformed,
@@ -160,8 +161,9 @@ class BatchScan:
                 not visible
                 or offset < self.position
                 or offset + delta >= until
-                or count != delta + 1
+                or not count == delta + 1 > 0
                 or attributes & ~AS_SENT
+                or attributes & CODEC > LAST_CODEC
                 or epoch != its_epoch
                 or (most_records := most_records - count) < 0
                 or len(payload) + FRAME > largest
@@ -224,21 +226,27 @@ class BatchScan:
         return end is not None
 
     def _size(self, came: memoryview) -> int:
-        """The bytes of all records of an answer."""
+        """The bytes of all records of an answer, up to a batch that cannot be read."""
         size = 0
         with suppress(Malformed):  # raised when it is read
-            for batch in batches(came):
+            for batch in batches(came, checked=True):
                 size += self._contents.of(batch)
         return size
 
     def _read(self, came: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
-        """The batches of an answer. It ends where it cannot be read; who asks again gets one that begins there."""
+        """The batches of an answer before one that cannot be read, with which the next answer begins. Raises Malformed
+        if that comes first.
+        """
+        some = False
         try:
-            yield from with_visibility(batches(came, checked=True), aborted)
+            for one in with_visibility(batches(came, checked=True), aborted):
+                some = True
+                yield one
         except Malformed:
             self.close()
             self._next = self.position
-            raise
+            if not some:
+                raise
 
     def _ask(self) -> None:
         assert self._next is not None

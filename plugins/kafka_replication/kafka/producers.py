@@ -280,10 +280,10 @@ class SendWindow:
         return int(self._most)
 
     def seen(self, size: int, seconds: float) -> None:
-        """So many bytes were acknowledged so long after they were sent. The window follows in steps, as the first
-        bytes of a slow way may be fast.
+        """So many bytes were acknowledged so long after they were sent. The window grows in steps, as the first bytes
+        of a slow way may be fast, and shrinks where it makes somebody wait: a small batch says little of the way.
         """
-        self._most = max(FIRST, min(size / max(1e-6, seconds) * self._seconds, 2 * self._most))
+        self._most = max(self._most, min(size / max(1e-6, seconds) * self._seconds, 2 * self._most))
 
     def hold_back(self, batch: Sequence[Record], waiting: Callable[[], int], wait: Callable[[int], None]) -> None:
         """Call ``wait`` until at most half of the window waits, if more than the window does after this batch.

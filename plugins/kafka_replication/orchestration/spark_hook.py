@@ -57,7 +57,7 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
             ) from e
         except AirflowException as e:
             process: subprocess.Popen[str] | None = self._submit_sp
-            return str(e) if process is None else f"exit code {process.returncode}"
+            return f"exit code {process.returncode}" if process is not None and process.returncode else str(e)
         return "exit code 0"
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:

@@ -17,6 +17,7 @@ _WHOLE = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">8xi").unpack_from
 FRAME = _WHOLE.size  # bytes of a batch without records
 CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0b111, 0b1000, 0b10000, 0b100000, 0b1000000
+LAST_CODEC = 4  # none, gzip, snappy, lz4, zstd
 # The attributes of a batch that can be sent and stored unchanged. Other bits mean that a broker set its times or its
 # first timestamp, that it has no records, or that it is of a later version.
 AS_SENT = CODEC | TRANSACTIONAL
