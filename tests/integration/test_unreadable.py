@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,19 @@ def test_a_batch_that_unpacks_to_more_than_the_client_takes_by_default(scene: Sc
     scene.source.produce(scene.topic, large, compression_type="zstd", **room)
     report = scene.run()
     assert (report.outcome, only(report).copied) == ("done", 150), report.table()
+
+
+def test_records_with_headers_behind_a_batch_that_was_given_up(scene: Scenario, source_data: Path) -> None:
+    """Their names are compared with the stored batches, where the one that was given up lies between them."""
+    scene.settings |= {"copy": {"engine": "record"}, "failures": {"policy": "skip"}}
+    scene.source.create(scene.topic)
+    for number in range(4):
+        records = [replace(record, headers=(("name", b"content"),)) for record in numbered(10, 10 * number)]
+        scene.source.produce(scene.topic, records, 0, compression_type="none", linger_ms=60_000)
+    bad = batches(source_data, scene.topic)[1]
+    with healed(bad):
+        bad.break_checksum()
+        assert only(backfilled(scene, asked(scene, 8, 35))).copied == 2
+        approve(scene, 10, 20)
+        report = scene.run()
+    assert report.outcome == "done" and only(report).copied == 28, report.table()
