@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
-from kafka_replication.wire.batch import AS_SENT, CODEC, LOG_APPEND_TIME, Batch, Malformed
+from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
 
 
 class Codec(IntEnum):
@@ -240,7 +240,6 @@ class Repacking:
             if batch.base_offset < self._before:
                 raise ValueError(f"it comes behind one that ends at {self._before}")
             self._add(batch, unpacked(batch.attributes & CODEC, batch.payload), (first, until))
-            self.codec = self.codec or batch.attributes & CODEC
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
 
@@ -260,7 +259,6 @@ class Repacking:
         except (*DAMAGED, ValueError, IndexError):
             del self._times[already:], self._kept[kept:]
             return False
-        self.codec = self.codec or codec
         return True
 
     def _add(self, batch: Batch, data: bytes, wanted: tuple[int, int] | None) -> None:
@@ -269,8 +267,8 @@ class Repacking:
 
         Most of the work is done here, so nothing is called for a record of the usual kind.
         """
-        start, _, attributes, last, later, given, _, _, count, _ = batch
-        kept, times, before, later = self._kept, self._times, -1, later - self._base
+        start, _, attributes, last, later, _, _, _, count, _ = batch
+        kept, times, before, given, later = self._kept, self._times, -1, batch.given_time, later - self._base
         position, end_of_all, new = 0, len(data), len(times)
         for number in range(count):
             if (length := data[position]) < 0x80:
@@ -293,7 +291,7 @@ class Repacking:
                 raise ValueError(f"record {number} does not say where in the batch it is")
             before = its
             if wanted is None or self._is_wanted(start + its, wanted):
-                time = given - self._base if attributes & LOG_APPEND_TIME else (time >> 1 ^ -(time & 1)) + later
+                time = (time >> 1 ^ -(time & 1)) + later if given is None else given - self._base
                 times.append(time)
                 head = (_TIMES[time] if 0 <= time < _MANY else b"\0" + _time(time)) + (
                     _ENCODED[new] if new < _MANY else _encoded(new)
@@ -305,7 +303,7 @@ class Repacking:
             position = end
         if position != end_of_all:
             raise ValueError("there is more behind its last record")
-        self._before = start + last + 1
+        self._before, self.codec = start + last + 1, self.codec or attributes & CODEC
         self.size += end_of_all
 
     def _is_wanted(self, offset: int, wanted: tuple[int, int]) -> bool:
