@@ -24,7 +24,7 @@ from benchmarks.workload import REPEATS, create
 from stack.airflow_api import AirflowApi
 
 EVERY = 0.05  # seconds between two looks
-DAEMON = "kafka_replication.spark.preloaded_daemon"
+DAEMON = "kafka_replication.spark.preloaded"
 # By a part of the log's line.
 VERIFIED = "all is verified, and the watermarks are moved"
 LINES = {

@@ -11,13 +11,12 @@ import psutil
 
 from kafka_replication.model.choices import EXACTLY_ONCE
 from kafka_replication.runtime.events import Event
-from kafka_replication.spark.local import DAEMON
 from tests.faults import profiles
 from tests.faults.attempt import Attempt
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
-from tests.support.processes import command
+from tests.support.processes import command, is_driver, is_worker
 
 SPARK = {"spark.task.maxFailures": "4"}
 LOCAL = "local[2,4]"  # four attempts a task
@@ -166,15 +165,10 @@ def _children(run: Attempt, wanted: Callable[[psutil.Process], bool]) -> list[ps
 
 
 def worker(trial: Trial, run: Attempt) -> None:
-    found = _children(run, lambda p: is_forked(command(p)) and is_forked(command(p.parent())))
+    found = _children(run, is_worker)
     victim = trial.dice.choice(sorted(found, key=lambda p: p.pid))
     trial.note(f"killing a Python worker of {len(found)}")
     victim.kill()
-
-
-def is_forked(line: str) -> bool:
-    """Whether it is PySpark's daemon, of local mode or of a cluster, or a worker, which has the daemon's command line."""
-    return DAEMON in line or "pyspark.daemon" in line
 
 
 def poison(trial: Trial) -> None:
@@ -199,7 +193,7 @@ def driver(trial: Trial, run: Attempt) -> None:
     """Its Python or its JVM; in local mode the executor lives in the latter."""
     kind, wanted = (("Python", is_python_driver), ("JVM", is_jvm))[trial.dice.randrange(2)]
     trial.note(f"killing the driver's {kind}")
-    _children(run, wanted)[0].kill()
+    trial.dice.choice(sorted(_children(run, wanted), key=lambda p: p.pid)).kill()
 
 
 def is_jvm(process: psutil.Process) -> bool:
@@ -207,7 +201,8 @@ def is_jvm(process: psutil.Process) -> bool:
 
 
 def is_python_driver(process: psutil.Process) -> bool:
-    return process.name().startswith("python") and "replicate_ranges.py" in command(process)
+    """The one that Spark started, or the one in local mode that has its place."""
+    return process.name().startswith("python") and ("replicate_ranges.py" in command(process) or is_driver(process))
 
 
 def submitter(trial: Trial, run: Attempt) -> None:

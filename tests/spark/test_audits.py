@@ -15,11 +15,10 @@ from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.local import DAEMON
 from kafka_replication.verification.auditing import Sample, Size
 from tests.spark.test_launcher_conformance import launcher
 from tests.support.checker import read
-from tests.support.processes import command
+from tests.support.processes import is_worker
 from tests.support.scenario import Rec, Scenario, numbered
 from tests.support.waiting import wait_until
 
@@ -59,8 +58,8 @@ def workers() -> Iterator[psutil.Process]:
     """The Python workers of a Spark that this process has started."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if DAEMON in command(process):
-                yield from process.children()
+            if is_worker(process):
+                yield process
 
 
 def seeds_of(copied: Scenario) -> dict[str, int]:

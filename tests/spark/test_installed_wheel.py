@@ -76,7 +76,8 @@ class Installed:
         assert "/replications/{name}" in self.said("python", "-c", PAGES)
         dag_file = shutil.copy(ROOT / "dags" / "kafka_replication_dags.py", self.files.parent)
         found = json.loads(self.said("python", "-c", DAGS, str(dag_file)).splitlines()[-1])
-        own = (f"{self.scene.name}{kind}" for kind in ("", ".audit", ".backfill", ".failed", ".repair"))
+        kinds = ("", ".audit", ".backfill", ".drill", ".failed", ".repair", ".turn")
+        own = (f"{self.scene.name}{kind}" for kind in kinds)
         assert found == sorted([*own, "replications.watch"])
 
 

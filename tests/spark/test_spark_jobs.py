@@ -135,7 +135,7 @@ def test_java_uses_the_class_data_archive_and_a_run_survives_one_that_was_cut_of
     assert "[warning]" not in (errors := (ready.folder / "stderr").read_text()) and "[error" not in errors
 
 
-@pytest.mark.slow  # `test_preloaded_daemon.py`, `test_dealer.py` and `test_reach.py` name it, and `check --spark` a Python that is none
+@pytest.mark.slow  # `test_preloaded.py`, `test_dealer.py` and `test_reach.py` name it, and `check --spark` a Python that is none
 def test_an_executor_without_a_module_ends_the_run(ready: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(python_without("xxhash", ready.folder / "executor")))
     run = SparkRun(ready)

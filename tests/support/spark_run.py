@@ -17,8 +17,7 @@ from typing import Any
 import psutil
 
 from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.local import DAEMON
-from tests.support.processes import command, is_alive
+from tests.support.processes import command, is_alive, is_driver, is_worker
 from tests.support.scenario import Scenario
 from tests.support.waiting import wait_until
 
@@ -96,12 +95,12 @@ class SparkRun:
         return next(each for each in self.descendants() if each.name() == "java")
 
     def driver(self) -> psutil.Process:
-        """The Python program that the JVM of spark-submit started."""
-        return next(each for each in self.jvm().children() if "replicate_ranges.py" in command(each))
+        """The Python program of Spark's driver."""
+        return next(filter(is_driver, self.descendants()))
 
     def workers(self) -> list[psutil.Process]:
         """The Python daemon's children: they copy."""
-        return [each for daemon in self.jvm().children() if is_daemon(daemon) for each in daemon.children()]
+        return list(filter(is_worker, self.descendants()))
 
     def await_reached(self, reached: Callable[[], bool]) -> None:
         """Until the run has come so far; it may not end before."""
@@ -131,10 +130,6 @@ class SparkRun:
         for each in self.descendants():
             each.kill()
         assert not left
-
-
-def is_daemon(process: psutil.Process) -> bool:
-    return DAEMON in command(process)
 
 
 def kill_workers(run: SparkRun) -> None:

@@ -24,7 +24,7 @@ DRIVER = """
 import os, threading
 from kafka_replication.spark import driver
 from kafka_replication.spark.channel import DriverSide
-parent, launcher, jobs = driver.watch_jvm(), DriverSide(os.environ["SOCKET"]), driver.Jobs()
+parent, launcher, jobs = driver.watch_jvm(os.getppid()), DriverSide(os.environ["SOCKET"]), driver.Jobs()
 threading.Thread(target=driver._take, args=(launcher, jobs, parent), daemon=True).start()
 print("ready", flush=True)
 jobs.get(timeout=600)  # nobody sends a job

@@ -61,10 +61,10 @@ INTERVAL = 0.5  # seconds between two looks at whether the JVM still runs
 GRACE = 20.0  # seconds
 
 
-def main() -> None:
-    """Entry point of the script: ``SCRIPT SOCKET``. Ends when the launcher asks for it, or is gone."""
+def main(parent: int) -> None:
+    """The script ``SCRIPT SOCKET``, started by this ``parent``. Ends when the launcher asks for it, or is gone."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    jvm = watch_jvm()
+    jvm = watch_jvm(parent)
     launcher, jobs = DriverSide(sys.argv[1]), Jobs()
     threading.Thread(target=_take, args=(launcher, jobs, jvm), daemon=True, name="take-jobs").start()
     # Keep Spark's context from loading NumPy and pandas, 0.3 s of processor time and 85 MB: PySpark 4 asks both, where
@@ -90,7 +90,7 @@ def _take(launcher: DriverSide, jobs: Jobs, jvm: psutil.Process | None) -> None:
     jobs.put(None)
 
 
-def watch_jvm() -> psutil.Process | None:
+def watch_jvm(parent: int) -> psutil.Process | None:
     """End this process when its JVM is gone. Returns the JVM, or None if it is gone already.
 
     The JVM is the driver's parent at this moment, so it is remembered now. If the JVM dies, another process becomes the
@@ -98,7 +98,7 @@ def watch_jvm() -> psutil.Process | None:
     """
     jvm = None
     with contextlib.suppress(psutil.NoSuchProcess):
-        jvm = psutil.Process(pid) if (pid := os.getppid()) > 1 else None
+        jvm = psutil.Process(parent) if parent > 1 else None
 
     def end_with_it() -> None:
         while jvm is not None and is_running(jvm):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from kafka_replication.connections import SparkConnection
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.runtime import deadline
+from kafka_replication.spark import local
 from kafka_replication.spark.jobs import MASTER_SILENT, NOT_STARTED, Job, JobEnd
-from kafka_replication.spark.submit import READ_SECONDS, OutputFile, TerminalSubmission
+from kafka_replication.spark.submit import READ_SECONDS, OutputFile, TerminalSubmission, environment
 from kafka_replication.spark.workspace import Workspace, workspace
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Launcher:
     def _started(self, job: Job) -> LauncherSide:
         from kafka_replication.spark import reach
         from kafka_replication.spark.channel import Listener
+        from kafka_replication.spark.preloaded import waiting
         from kafka_replication.spark.reach import SparkLog
 
         if self._driver is None:
@@ -151,6 +153,8 @@ class Launcher:
                 return bool(ended)
 
             self._submission.start(here, f"kafka-replication {job.replication.name}", hear)
+            if local.is_local(master):
+                self._stack.enter_context(waiting(here.folder, environment(master, here)))
             self._driver = listening.accept(is_over)
             if self._driver is None:
                 self._explained(JobEnd())

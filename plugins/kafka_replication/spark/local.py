@@ -165,7 +165,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 OPTIONS = "spark.driver.extraJavaOptions"
-DAEMON = "kafka_replication.spark.preloaded_daemon"
+DAEMON = "kafka_replication.spark.preloaded"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 # The JVM does little but start. The first compiler alone costs half as much CPU time.
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")

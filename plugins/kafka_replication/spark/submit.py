@@ -139,6 +139,7 @@ def py_files(package: Path | None, conf: Mapping[str, str]) -> str | None:
 def environment(master: str, here: Workspace) -> dict[str, str]:
     """The environment of spark-submit, and so of all processes of Spark on this machine."""
     variables = {
+        **(WORKER_ENVIRONMENT if local.is_local(master) else {}),
         **without_secrets(),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),

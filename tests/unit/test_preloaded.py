@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.spark.jobs import NEEDED, NEEDED_FOR_BATCHES
-from kafka_replication.spark.preloaded_daemon import PRELOADED
+from kafka_replication.spark.preloaded import PRELOADED
 from tests.spark.pythons import WITHOUT
 
 FOREIGN = {"airflow", "alembic", "pandas", "pyarrow", "rich", "sqlalchemy", "typer"}
@@ -29,13 +29,13 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-# What `preloaded_daemon` does before it forks; then its threads, and all modules.
+# What PySpark's daemon does before it forks; then its threads, and all modules.
 DAEMON = """
 import json, sys
 {first}
 import psutil
-from kafka_replication.spark import preloaded_daemon
-preloaded_daemon.preload()
+from kafka_replication.spark import preloaded
+preloaded.preload()
 print(json.dumps([psutil.Process().num_threads(), sorted(sys.modules)]))
 """
 
