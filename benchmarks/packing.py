@@ -23,8 +23,8 @@ from kafka_replication.kafka import batch_engine
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.wire.batch import Batch, batches
-from kafka_replication.wire.contents import packed, repacked
+from kafka_replication.wire.batch import Batch, batches, packed
+from kafka_replication.wire.contents import repacked
 from tests.support.raw_produce import RawRecord, raw_batch
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

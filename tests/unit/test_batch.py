@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_replication.kafka.batch_scan import BatchScan, with_visibility
+from kafka_replication.kafka.batch_scan import BatchScan, without_aborted
 from kafka_replication.runtime.deadline import StallClock
 from kafka_replication.verification.digests import BatchDigest
 from kafka_replication.wire.batch import (
@@ -124,7 +124,7 @@ def test_a_reader_sees_what_was_committed() -> None:
         made(21, 1, COMMIT, producer_id=2, attributes=TRANSACTIONAL | CONTROL),
         made(22, 1, COMMIT, producer_id=1, attributes=TRANSACTIONAL | CONTROL),
     ]
-    seen = {batch.base_offset: visible for batch, visible in with_visibility(came, [(5, 1)])}
+    seen = {batch.base_offset: not batch.is_control for batch in without_aborted(came, [(5, 1)])}
     assert seen == {0: True, 5: False, 10: True, 15: False, 16: True, 21: False, 22: False}
 
 
@@ -135,14 +135,14 @@ def test_an_aborted_transaction_may_have_begun_before_what_came() -> None:
         made(16, 5, producer_id=1, attributes=TRANSACTIONAL),
         made(21, 1, ABORT, producer_id=1, attributes=TRANSACTIONAL | CONTROL),
     ]
-    seen = [visible for _, visible in with_visibility(came, [(3, 1), (16, 1)])]
-    assert seen == [False, False, False, False]
+    assert all(batch.is_control for batch in without_aborted(came, [(3, 1), (16, 1)]))
+    assert list(without_aborted(came, [])) == came
 
 
 class Arrived(BatchScan):
     """All batches are there: nothing is fetched."""
 
-    def __init__(self, came: list[tuple[Batch, bool]]) -> None:
+    def __init__(self, came: list[Batch]) -> None:
         self._arrived, self._first, self._clock = iter(came), None, StallClock(60)
         self.position, self.leader_epoch, self.passed = 0, None, list[tuple[int, int]]()
         self.passing = lambda epoch, until: self.passed.append((epoch, until))
@@ -167,12 +167,13 @@ PLAIN, OF_BROKER = (3, 0), (LOG_APPEND_TIME, 0)
 def test_what_is_taken_together_is_what_is_taken_one_by_one(
     drawn: list[tuple[tuple[int, int], int, bool, int]], end: int, first: int, most: int, room: int
 ) -> None:
-    came, offset, epoch = list[tuple[Batch, bool]](), 0, 0
+    came, offset, epoch = list[Batch](), 0, 0
     for (attributes, hole), count, visible, gap in drawn:
         epoch += gap == 2
-        one = made(offset + gap // 2, count, b"r" * count, attributes=attributes, leader_epoch=epoch)
-        came.append((one._replace(last_offset_delta=count - 1 + hole), visible))
-        offset = came[-1][0].until
+        hidden = 0 if visible else CONTROL
+        one = made(offset + gap // 2, count, b"r" * count, attributes=attributes | hidden, leader_epoch=epoch)
+        came.append(one._replace(last_offset_delta=count - 1 + hole))
+        offset = came[-1].until
     until, largest = min(end, offset + 1), FRAME + room
     one_by_one, together = Arrived(came), Arrived(came)
     one_by_one.position = together.position = first

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kafka_replication.wire.batch import Batch, batches
-from kafka_replication.wire.contents import EACH, Codec, Contents, packed
+from kafka_replication.wire.batch import Batch, Codec, batches, packed
+from kafka_replication.wire.contents import EACH, Contents
 from tests.support.raw_produce import RawRecord, raw_batch
 
 RECORDS = bytes(1_000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.kafka.batch_engine import LARGE, TOGETHER, Packing
@@ -15,8 +15,8 @@ from kafka_replication.kafka.batch_producer import BatchProducer
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.errors import Unexpected
 from kafka_replication.verification.digests import BatchDigest
-from kafka_replication.wire.batch import CODEC, Batch, Malformed, batches
-from kafka_replication.wire.contents import Contents, packed, unpacked
+from kafka_replication.wire.batch import CODEC, Batch, Malformed, batches, packed, unpacked
+from kafka_replication.wire.contents import Contents
 from tests.support.raw_produce import FRAME, RawRecord, raw_batch
 
 SIZES = st.sampled_from([1, 100, 5_000, LARGE - 200, LARGE])
@@ -85,6 +85,65 @@ def test_all_records_are_sent_in_their_order(drawn: list[tuple[int, int]]) -> No
 
 def test_small_ones_become_one() -> None:
     assert [batch.count for batch in sent([batch_of(number, 1_000, 3) for number in range(20)])] == [40]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Batch]:
+    """Batches of a producer that waits for nothing: mostly one record each, with holes, other codecs, odd times, lengths
+    that need one to three bytes, and damage.
+    """
+    came, offset, codec = list[Batch](), draw(st.integers(0, 3)), draw(CODECS)
+    for _ in range(draw(st.integers(1, 30))):
+        offset += draw(st.sampled_from([0, 0, 0, 0, 1, 5]))
+        lengths = draw(
+            st.lists(st.sampled_from([0, 50, 55, 56, 57, 58, 300, 400, 500, 8_150, 8_200]), min_size=1, max_size=3)
+        )
+        lengths = lengths[: draw(st.sampled_from([1, 1, 1, 3]))]
+        time = draw(st.sampled_from([1_000, 1_001, 990, 9_500, 1 << 45, -5]))
+        base = time + draw(st.sampled_from([0, 0, 0, 3, -2]))
+        records = [RawRecord(b"k", b"x" * length, (), time + number) for number, length in enumerate(lengths)]
+        [plain] = batches(memoryview(raw_batch(records, offset, base)))
+        its = draw(st.sampled_from([codec, codec, codec, 0]))
+        payload = packed(its, bytes(plain.payload))
+        if draw(st.integers(0, 15)) == 0:
+            payload = draw(st.sampled_from([payload[:-1], b"", payload + b"\0", packed(its, b"\4\0\0\0\1")]))
+        came.append(plain._replace(attributes=its, payload=memoryview(payload)))
+        offset = came[-1].until
+    return came
+
+
+@settings(max_examples=150)
+@given(histories(), st.sampled_from([600, 20_000, TOGETHER]), st.sampled_from([0.0, 0.001]))
+def test_batches_that_come_together_are_packed_as_one_by_one(came: list[Batch], most: int, seconds_each: float) -> None:
+    are_packed_alike(came, most, seconds_each)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda payload: payload[:-1], lambda payload: payload + b"\0"], ids=["cut", "longer"]
+)
+def test_a_damaged_record_of_any_length_is_not_packed(damage: Callable[[bytes], bytes]) -> None:
+    """Its length may be what a shorter or a longer record would have."""
+    for length in [*range(140), *range(8_100, 8_200)]:
+        sound, [other] = (
+            batches(memoryview(raw_batch([RawRecord(None, b"x" * length)], offset))) for offset in range(2)
+        )
+        damaged = other._replace(payload=memoryview(damage(bytes(other.payload))))
+        written = are_packed_alike([next(sound), damaged], TOGETHER, 0)
+        assert damaged in written, length
+
+
+def are_packed_alike(came: list[Batch], most: int, seconds_each: float) -> list[Batch]:
+    """Together and one by one. Returns what is written."""
+    together, one_by_one = Writer(seconds_each, most), Writer(seconds_each, most)
+    first, second = packing_to(together, TOGETHER), packing_to(one_by_one, TOGETHER)
+    first.add_whole(came)
+    for one in came:
+        second.add_whole([one])
+    assert first.hexdigest() == second.hexdigest()
+    assert together.batches == one_by_one.batches
+    assert (first.count, first.bytes) == (second.count, second.bytes)
+    assert first.offsets.map(0, came[-1].until) == second.offsets.map(0, came[-1].until)
+    return together.batches
 
 
 @pytest.mark.parametrize("sizes", [(100, 100, 100), (LARGE, 100, 100), (100, LARGE, LARGE)])

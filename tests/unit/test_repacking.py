@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.wire.batch import AS_SENT, DELETE_HORIZON, LOG_APPEND_TIME, Batch, Malformed, batches
-from kafka_replication.wire.contents import packed, repacked, unpacked
+from kafka_replication.wire.batch import (
+    AS_SENT,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    Batch,
+    Malformed,
+    batches,
+    packed,
+    unpacked,
+)
+from kafka_replication.wire.contents import repacked
 from tests.support.raw_produce import RawRecord, raw_batch
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}

@@ -11,7 +11,7 @@ cost as many requests as there are, and where replicas are waited for, they cost
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 
@@ -69,16 +69,29 @@ class Packing:
         Raises ImportError, Unexpected if batches would not be sent in their order, what the writer raises, and what
         ``batches`` raise: those that came before are added then.
         """
-        first = until = 0
+        left = iter(batches)
+        for first in left:
+            batch: Batch | None = first
+            while batch is not None:
+                self.add(batch, range(batch.base_offset, batch.until))
+                batch = self._add_next(left)
+
+    def _add_next(self, batches: Iterator[Batch]) -> Batch | None:
+        """Add to the small ones those of ``batches`` that are certainly small. Returns the first that may not be; None
+        if there are no more, or no small ones.
+        """
+        if (small := self._small) is None:
+            return None
+        half = max(A_REQUEST, self._writer.seconds_each) / 2
+        largest = min(LARGE - 1, int(half / (self._unpacked * A_BYTE[small.codec])))
+        count, until = small.count, small.until
         try:
-            for batch in batches:
-                if batch.base_offset != until:
-                    self.offsets.add(range(first, until))
-                    first = batch.base_offset
-                until = batch.base_offset + batch.count
-                self._put(batch)
-        finally:  # also if the next batch cannot be read: these are copied then
-            self.offsets.add(range(first, until))
+            return small.add_next(batches, largest, int(half / A_RECORD), self._most)
+        finally:  # also if the next one cannot be read
+            if small.count > count:
+                self._alone = None
+                self.count += small.count - count
+                self.offsets.add(range(until, small.until))
 
     def add(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Add a batch with records at these source offsets. Raises as `add_whole`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
@@ -37,9 +37,10 @@ from kafka_replication.wire.batch import (
     Malformed,
     batches,
     end_of_whole,
+    unpacked,
 )
 from kafka_replication.wire.connection import Connection
-from kafka_replication.wire.contents import NUL, Contents, nul_in_names, unpacked
+from kafka_replication.wire.contents import NUL, Contents, nul_in_names
 from kafka_replication.wire.tls import Unsupported
 
 log = logging.getLogger(__name__)
@@ -83,9 +84,9 @@ class BatchScan:
         self._config, self._at, self._stall, self._throttling = config, at, stall, throttling
         self._pace, self._most = Pace(limit), int(paced(config, limit).get("fetch.message.max.bytes", MOST))
         self._clock = StallClock(stall)
-        # What is left of the last answer: batches, parsed as they are taken, and whether a reader sees each.
-        self._arrived: Iterator[tuple[Batch, bool]] = iter(())
-        self._first: tuple[Batch, bool] | None = None  # of those that are left, if it was looked at
+        # What is left of the last answer: batches, parsed as they are taken. No reader sees those of control.
+        self._arrived: Iterator[Batch] = iter(())
+        self._first: Batch | None = None  # of those that are left, if it was looked at
         self._next: int | None = None  # the offset that is fetched next
         self._connection: Connection | None = None
         self.position = 0  # the next offset; earlier batches were returned or are not visible
@@ -122,12 +123,11 @@ class BatchScan:
         """
         self._clock.moved()
         while self.position < until:
-            while self.position < until and (first := self._look()):
-                batch, visible = first
+            while self.position < until and (batch := self._look()):
                 if batch.base_offset >= until:  # the batches before it are compacted away
                     self.position, self.leader_epoch = until, batch.leader_epoch
                     return None
-                if visible and batch.until > self.position:
+                if batch.until > self.position and not batch.is_control:
                     return batch
                 self._pass(batch, until)
             if self.position < until:
@@ -143,7 +143,7 @@ class BatchScan:
     def take(self, until: int) -> None:
         """Move the position behind the batch that `peek` returned, but at most to ``until``."""
         if (first := self._look()) is not None:
-            self._pass(first[0], until)
+            self._pass(first, until)
 
     def take_whole(self, until: int, most_records: int, largest: int) -> Iterator[Batch]:
         """The next batches that have arrived, as long as they are visible, as a producer sent them, of one leader
@@ -153,29 +153,31 @@ class BatchScan:
         """
         if (first := self._look()) is None:
             return
-        its_epoch, before = first[0].leader_epoch, self.position
-        for one in chain((first,), self._arrived):
-            batch, visible = one
+        its_epoch, before = first.leader_epoch, self.position
+        usual, position, largest = None, before, largest - FRAME
+        self._first = None
+        for batch in chain((first,), self._arrived):
             offset, epoch, attributes, delta, _, _, _, _, count, payload = batch
+            if attributes != usual:
+                usual = attributes if not attributes & ~AS_SENT and attributes & CODEC <= LAST_CODEC else None
             if (
-                not visible
-                or offset < self.position
+                usual is None
+                or offset < position
                 or offset + delta >= until
                 or not count == delta + 1 > 0
-                or attributes & ~AS_SENT
-                or attributes & CODEC > LAST_CODEC
                 or epoch != its_epoch
                 or (most_records := most_records - count) < 0
-                or len(payload) + FRAME > largest
+                or len(payload) > largest
             ):
-                self._first = one
+                self._first = batch
                 break
-            self._first, self.position, self.leader_epoch = None, offset + delta + 1, epoch
+            self.position = position = offset + count
+            self.leader_epoch = epoch
             yield batch
-        if self.position > before:
-            self.passing(its_epoch, self.position)
+        if position > before:
+            self.passing(its_epoch, position)
 
-    def _look(self) -> tuple[Batch, bool] | None:
+    def _look(self) -> Batch | None:
         """The first of the batches that are left. Raises Malformed."""
         if self._first is None:
             self._first = next(self._arrived, None)
@@ -233,15 +235,15 @@ class BatchScan:
                 size += self._contents.of(batch)
         return size
 
-    def _read(self, came: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
+    def _read(self, came: memoryview, aborted: Collection[tuple[int, int]]) -> Iterator[Batch]:
         """The batches of an answer before one that cannot be read, with which the next answer begins. Raises Malformed
         if that comes first.
         """
         some = False
         try:
-            for one in with_visibility(batches(came, checked=True), aborted):
+            for batch in without_aborted(batches(came, checked=True), aborted):
                 some = True
-                yield one
+                yield batch
         except Malformed:
             self.close()
             self._next = self.position
@@ -253,23 +255,24 @@ class BatchScan:
         fetching.ask(self.connection, self._at.topic, self._at.partition, self._next, self._most, WAIT)
 
 
-def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
-    """Each batch, with True if a ``read_committed`` reader sees it. ``aborted`` has the first offset and the
-    producer id of each aborted transaction that these batches may belong to, up to its marker.
+def without_aborted(came: Iterable[Batch], aborted: Collection[tuple[int, int]]) -> Iterable[Batch]:
+    """The same batches. Those of aborted transactions become control batches, which a ``read_committed`` reader does
+    not see either. ``aborted`` has the first offset and the producer id of each such transaction that these batches may
+    belong to, up to its marker.
     """
-    left, open_ = deque(sorted(aborted)), set[int]()
-    if not left:  # as of most producers
-        for batch in came:
-            yield batch, not batch.attributes & CONTROL
-        return
+    return _marked(came, deque(sorted(aborted))) if aborted else came
+
+
+def _marked(came: Iterable[Batch], left: deque[tuple[int, int]]) -> Iterator[Batch]:
+    open_ = set[int]()
     for batch in came:
         while left and left[0][0] < batch.until:
             open_.add(left.popleft()[1])
         if batch.is_control:
             open_.discard(batch.producer_id)
-            yield batch, False
-        else:
-            yield batch, not (batch.attributes & TRANSACTIONAL and batch.producer_id in open_)
+        elif batch.attributes & TRANSACTIONAL and batch.producer_id in open_:
+            batch = batch._replace(attributes=batch.attributes | CONTROL)
+        yield batch
 
 
 class BatchCursor:

@@ -1,8 +1,5 @@
 """The size of what a batch holds: keys, values and headers of its records, without compression.
 
-Compresses and decompresses the records of a batch: https://kafka.apache.org/documentation/#recordbatch. The packages of
-the codecs are imported at their first use. Raises ImportError without them.
-
 Packs records of one or several batches into a new batch: https://kafka.apache.org/documentation/#record
 
 Key, value, headers and times stay as they are, byte for byte. Written anew are the length of a record, its offset
@@ -14,125 +11,11 @@ Names of headers, byte for byte, in the records of a batch: https://kafka.apache
 
 from __future__ import annotations
 
-import gzip
-import struct
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
-from functools import cache
 
-from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
-
-
-class Codec(IntEnum):
-    """The lowest three bits of a batch's attributes."""
-
-    NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-
-
-_GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eighth more bytes
-# snappy-java's frames, which all clients read: this, two versions, and blocks. The length of a block precedes it.
-_SNAPPY_JAVA = b"\x82SNAPPY\x00"
-_SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
-_SNAPPY_BLOCK = 32 << 10
-# Blocks of 256 KiB: together a seventh smaller than of 64 KiB. Java's client takes only blocks that do not depend on
-# each other.
-_LZ4_BLOCK = 5
-_ZSTD_LEVEL = 1
-
-
-def unpacked(codec: int, data: memoryview) -> bytes:
-    """The records without compression. Raises ValueError for damaged data, or a codec that is not known. Raises
-    ImportError.
-    """
-    try:
-        return unpacker(codec)(data)
-    except DAMAGED as e:
-        raise ValueError(f"its records cannot be unpacked: {e}") from e
-
-
-DAMAGED = (OSError, EOFError, RuntimeError, zlib.error, struct.error)  # raised by what `unpacker` gives
-
-
-@cache
-def unpacker(codec: int) -> Callable[[memoryview], bytes]:
-    """The function that takes records of this codec out of their compression. Raises ValueError, ImportError."""
-    match codec:
-        case Codec.NONE:
-            return bytes
-        case Codec.GZIP:
-            return gzip.decompress
-        case Codec.SNAPPY:
-            return _snappy
-        case Codec.LZ4:
-            from lz4.frame import decompress
-
-            return decompress  # type: ignore[no-any-return]
-        case Codec.ZSTD:
-            return _zstd
-    raise ValueError(f"codec {codec} is not known")
-
-
-def packed(codec: int, data: bytes | bytearray) -> bytes:
-    """The same records compressed, in a form that every client can read."""
-    match codec:
-        case Codec.GZIP:
-            return gzip.compress(data, _GZIP_LEVEL, mtime=0)
-        case Codec.SNAPPY:
-            import cramjam
-
-            pieces = (data[at : at + _SNAPPY_BLOCK] for at in range(0, len(data), _SNAPPY_BLOCK))
-            blocks = map(bytes, map(cramjam.snappy.compress_raw, pieces))
-            framed = (struct.pack(">i", len(block)) + block for block in blocks)
-            return b"".join((_SNAPPY_JAVA, _SNAPPY_VERSIONS, *framed))
-        case Codec.LZ4:
-            import lz4.frame
-
-            return bytes(lz4.frame.compress(data, block_size=_LZ4_BLOCK, block_linked=False, store_size=False))
-        case Codec.ZSTD:
-            import zstandard
-
-            return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
-    return bytes(data)
-
-
-def _snappy(data: memoryview) -> bytes:
-    """The blocks of snappy-java's frame, or the only block if there is no frame."""
-    from cramjam import DecompressionError, snappy
-
-    whole, position, blocks = bytes(data), len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS), list[bytes]()
-    try:
-        if not whole.startswith(_SNAPPY_JAVA):
-            return bytes(snappy.decompress_raw(whole))
-        while position < len(whole):
-            (length,) = struct.unpack_from(">i", whole, position)
-            position += 4 + length
-            if length < 0 or position > len(whole):
-                raise EOFError("a block of snappy is cut")
-            blocks.append(bytes(snappy.decompress_raw(whole[position - length : position])))
-    except DecompressionError as e:
-        raise OSError(str(e)) from e
-    return b"".join(blocks)
-
-
-def _zstd(data: memoryview) -> bytes:
-    """All frames, one behind the other: with their sizes or without."""
-    import zstandard
-
-    left, parts = bytes(data), list[bytes]()
-    while left or not parts:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            parts.append(frame.decompress(left))
-        except zstandard.ZstdError as e:
-            raise OSError(str(e)) from e
-        if not frame.eof:
-            raise EOFError("a frame of zstd is cut")
-        left = frame.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
+from kafka_replication.wire.batch import AS_SENT, CODEC, DAMAGED, Batch, Codec, Malformed, packed, unpacked, unpacker
 
 # Of so many batches of a codec one is unpacked: an odd number, so that batches that take turns all have theirs. The
 # others are taken to be compressed as well as these were, of which one before counts less than the one after it.
@@ -206,6 +89,8 @@ def _encoded(value: int) -> bytes:
 _MANY = 1 << 13
 _ENCODED = tuple(map(_encoded, range(_MANY)))  # most numbers in batches are among these
 _TIMES = tuple(b"\0" + each for each in _ENCODED)  # no attributes, and a time
+# How the only record of a batch begins: its length, no attributes, and the batch's time and offset.
+_ALONE = tuple(each + b"\0\0\0" for each in _ENCODED)
 _FAR = 1 << 63  # ms; a time has 64 bits
 
 
@@ -221,11 +106,11 @@ class Repacking:
     out that of a batch which it would not make smaller.
     """
 
-    __slots__ = ("_base", "_before", "_kept", "_start", "_times", "codec", "offsets", "size")
+    __slots__ = ("_base", "_kept", "_start", "_times", "codec", "offsets", "size", "until")
 
     def __init__(self, first: Batch) -> None:
         """``first`` is the first of them; add it, too."""
-        self._start, self._before = first, first.base_offset
+        self._start, self.until = first, first.base_offset  # one past the source offsets of what was added
         self._base = first.base_timestamp if first.given_time is None else first.given_time
         self._kept, self._times = bytearray(), list[int]()
         self.codec = first.attributes & CODEC
@@ -237,11 +122,62 @@ class Repacking:
         before the last one; ImportError.
         """
         try:
-            if batch.base_offset < self._before:
-                raise ValueError(f"it comes behind one that ends at {self._before}")
+            if batch.base_offset < self.until:
+                raise ValueError(f"it comes behind one that ends at {self.until}")
             self._add(batch, unpacked(batch.attributes & CODEC, batch.payload), (first, until))
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
+
+    @property
+    def count(self) -> int:
+        """The number of records so far."""
+        return len(self._times)
+
+    def add_next(self, batches: Iterator[Batch], largest: int, records: int, most: int) -> Batch | None:
+        """Add, as `add_whole` does, batches that follow the last one without a hole, have at most ``largest`` stored
+        bytes, and at most so many ``records``. Returns the first that is not added; None if all are. Raises
+        ImportError, and what ``batches`` raise.
+
+        Many producers send one record a batch, so nothing of this module is called for such a batch.
+        """
+        kept, times, base, codec, size = self._kept, self._times, self._base, self.codec, self.size
+        unpack, new, until = unpacker(codec), len(times), self.until
+        try:
+            for batch in batches:
+                offset, _, attributes, _, time, _, _, _, count, payload = batch
+                if offset != until or len(payload) > largest or count > records:
+                    return batch
+                if count == 1 and attributes & CODEC == codec:
+                    try:
+                        data = unpack(payload)
+                    except DAMAGED:
+                        return batch
+                    length, time = len(data), time - base
+                    behind = 4 if length < 65 else 5
+                    if (
+                        length != 65  # no record has this length with its own number: 63 needs one byte, 64 two
+                        and length < _MANY - 20
+                        and 0 <= time < _MANY
+                        and new < _MANY
+                        and len(kept) + length <= most
+                        and data.startswith(_ALONE[length + 3 - behind])
+                    ):
+                        times.append(time)
+                        head = _TIMES[time] + _ENCODED[new]
+                        new += 1
+                        kept += _ENCODED[len(head) + length - behind] + head
+                        kept += data[behind:]
+                        size += length
+                        until += 1
+                        continue
+                self.until, self.size = until, size
+                if not self.add_whole(batch, most):
+                    return batch
+                new, until, size, codec = len(times), self.until, self.size, self.codec
+                unpack = unpacker(codec)
+            return None
+        finally:
+            self.until, self.size = until, size
 
     def add_whole(self, batch: Batch, most: int) -> bool:
         """Add all records of a batch that is as a producer sent it. False, and nothing is added, if it is malformed, is
@@ -253,7 +189,7 @@ class Repacking:
         already, kept = len(self._times), len(self._kept)
         try:
             data = unpacker(codec)(batch.payload)
-            if kept + len(data) > most or batch.base_offset < self._before:
+            if kept + len(data) > most or batch.base_offset < self.until:
                 return False
             self._add(batch, data, None)
         except (*DAMAGED, ValueError, IndexError):
@@ -303,7 +239,7 @@ class Repacking:
             position = end
         if position != end_of_all:
             raise ValueError("there is more behind its last record")
-        self._before, self.codec = start + last + 1, self.codec or attributes & CODEC
+        self.until, self.codec = start + last + 1, self.codec or attributes & CODEC
         self.size += end_of_all
 
     def _is_wanted(self, offset: int, wanted: tuple[int, int]) -> bool:
