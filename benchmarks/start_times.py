@@ -21,10 +21,12 @@ from benchmarks.tables import heading, row
 from benchmarks.usage import has_ended
 from benchmarks.whole_runs import Stage, produce, with_airflow
 from benchmarks.workload import REPEATS, create
+from kafka_replication.spark.local import DAEMON
+from kafka_replication.spark.preloaded import PROGRAM
 from stack.airflow_api import AirflowApi
 
 EVERY = 0.05  # seconds between two looks
-DAEMON = "kafka_replication.spark.preloaded"
+WORKER = "the first worker is there"
 # By a part of the log's line.
 VERIFIED = "all is verified, and the watermarks are moved"
 LINES = {
@@ -42,11 +44,12 @@ def _kind(process: psutil.Process) -> str | None:
     if "org.apache.spark.deploy.SparkSubmit" in command and "java" in command[0]:
         return "Spark's JVM starts"
     if len(command) > 1 and command[1].endswith(".py"):
-        return "the driver's Python starts"
+        return "the driver's Python starts, and gives its place to the one that is ready"
     if DAEMON in command:
-        parent = process.parent()
-        of_daemon = parent is not None and DAEMON in parent.cmdline()
-        return "the first worker is there" if of_daemon else "PySpark's daemon starts, with the first task"
+        return "PySpark's daemon starts, with the first task, and gives its place"
+    if PROGRAM in command:
+        above = [each for each in process.parents() if PROGRAM in each.cmdline()]
+        return ("driver's modules are loaded beside the JVM", "a worker's modules are loaded", WORKER)[len(above)]
     return None
 
 

@@ -16,6 +16,7 @@ import pytest
 from kafka_replication.runtime.events import Event
 from tests.spark.installation import ROOT, build, files, install
 from tests.spark.pythons import python_without
+from tests.support.processes import command
 from tests.support.scenario import Scenario, numbered
 from tests.support.spark_run import KILLS, SparkRun, end_after, kill_only_the_run
 from tests.support.waiting import wait_until
@@ -95,6 +96,7 @@ def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, numbe
     run = SparkRun(ready, halted=True)
     await_middle(ready, run)
     assert_lean(run.driver())
+    assert all(" -c " in command(each) for each in run.workers()), "their modules were loaded before Spark had started"
     run.process.send_signal(number)
     run.end()
     assert run.process.returncode == (143 if number == signal.SIGTERM else -number)

@@ -22,17 +22,21 @@ from tests.support.waiting import wait_until
 
 # Spark starts one of these: it says what became of its place.
 GIVES = """
-import sys
+import os, resource, sys
 from pathlib import Path
 from kafka_replication.spark.start import give_place, prefer_linked
 prefer_linked()
+resource.setrlimit(resource.RLIMIT_NOFILE, (123, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.umask(0o77)
+os.chdir("/")
 print("given", give_place(Path(sys.argv[1])), flush=True)
 """
 # In place of the driver: it says what it is, and goes on until it is told to end.
 DRIVER = """
-import os, sys
+import os, resource, sys
 def main(parent):
-    print(os.getpid(), parent, sys.argv[-1], os.environ["ONLY_HERE"], sys.argv[0], flush=True)
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], os.umask(0), os.getcwd(), end=" ")
+    print(os.getpid(), parent, sys.argv[-1], os.environ["SPARK_ONLY_HERE"], sys.argv[0], flush=True)
     sys.stdin.readline()
     {end}
 """
@@ -57,7 +61,7 @@ def places(end: str = "") -> Iterator[tuple[Workspace, Variables]]:
         variables = submit.environment("local[2]", here)
         variables["PYTHONPATH"] += os.pathsep + str(own)
         with preloaded.waiting(here.folder, variables):
-            yield here, {**variables, "PYTHONUNBUFFERED": "YES", "ONLY_HERE": "yes"}
+            yield here, {**variables, "PYTHONUNBUFFERED": "YES", "SPARK_ONLY_HERE": "yes"}
 
 
 def started(variables: Variables, *program: str) -> subprocess.Popen[bytes]:
@@ -74,13 +78,22 @@ def said(process: subprocess.Popen[bytes]) -> list[str]:
     return process.stdout.readline().decode().split()
 
 
-@pytest.mark.parametrize(("end", "code"), [("", 0), ("raise SystemExit(3)", 1), ("os._exit(0)", 1)])
-def test_the_driver_goes_on_in_the_process_that_waits(end: str, code: int) -> None:
-    """It ends with exit code 0 only where its work is done."""
+ENDS = [("", 0), ("raise SystemExit(3)", 3), ("raise ValueError", 1), ("os._exit(0)", 137)]
+
+
+@pytest.mark.parametrize(("end", "code"), ENDS)
+def test_the_driver_goes_on_in_the_process_that_waits(
+    end: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all that Spark gave to the other one, and tells its exit code to it, if it can."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "subprocess.py").write_text("open('imported', 'w')")
     with places(end) as (here, variables):
         process = giving(here.folder / DRIVER_PLACE, variables)
-        pid, *rest = said(process)
+        limit, mask, folder, pid, *rest = said(process)
         assert int(pid) != process.pid
+        assert (limit, int(mask), folder) == ("123", 0o77, "/")
+        assert not (tmp_path / "imported").exists(), "the folder in which a run is called is no place for modules"
         assert rest == [str(os.getpid()), "argument", "yes", "-c"]
         out, _ = process.communicate(b"go on\n")
         assert out.decode().split() == ["given", str(code)]
@@ -90,10 +103,10 @@ def test_the_driver_goes_on_in_the_process_that_waits(end: str, code: int) -> No
 def test_if_one_of_both_is_killed_the_other_ends(which: str) -> None:
     with places() as (here, variables):
         process = giving(here.folder / DRIVER_PLACE, variables)
-        driver = psutil.Process(int(said(process)[0]))
+        driver = psutil.Process(int(said(process)[3]))
         if which == "the one that has it":
             driver.kill()
-            assert said(process) == ["given", "1"]
+            assert said(process) == ["given", "137"], "as Spark would say it of its own"
         else:
             process.kill()
             wait_until(lambda: not is_alive(driver))
@@ -110,7 +123,8 @@ def test_both_processes_end_with_the_launcher_if_spark_never_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"MALLOC_ARENA_MAX": "3"}, {"PYTHONPATH": str(Path(__file__).parents[2] / "plugins")}]
+    "other",
+    [{"MALLOC_ARENA_MAX": "3"}, {"TZ": "Asia/Tokyo"}, {"PYTHONPATH": str(Path(__file__).parents[2] / "plugins")}],
 )
 def test_a_place_is_given_only_to_the_same_python(other: Variables) -> None:
     with places() as (here, variables):

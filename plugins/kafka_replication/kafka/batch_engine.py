@@ -84,13 +84,13 @@ class Packing:
             return None
         half = max(A_REQUEST, self._writer.seconds_each) / 2
         largest = min(LARGE - 1, int(half / (self._unpacked * A_BYTE[small.codec])))
-        count, until = small.count, small.until
+        count, until = len(small.times), small.until
         try:
             return small.add_next(batches, largest, int(half / A_RECORD), self._most)
         finally:  # also if the next one cannot be read
-            if small.count > count:
+            if added := len(small.times) - count:
                 self._alone = None
-                self.count += small.count - count
+                self.count += added
                 self.offsets.add(range(until, small.until))
 
     def add(self, batch: Batch, offsets: Sequence[int]) -> None:

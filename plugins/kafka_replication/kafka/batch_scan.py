@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
@@ -235,7 +235,7 @@ class BatchScan:
                 size += self._contents.of(batch)
         return size
 
-    def _read(self, came: memoryview, aborted: Collection[tuple[int, int]]) -> Iterator[Batch]:
+    def _read(self, came: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[Batch]:
         """The batches of an answer before one that cannot be read, with which the next answer begins. Raises Malformed
         if that comes first.
         """
@@ -255,16 +255,15 @@ class BatchScan:
         fetching.ask(self.connection, self._at.topic, self._at.partition, self._next, self._most, WAIT)
 
 
-def without_aborted(came: Iterable[Batch], aborted: Collection[tuple[int, int]]) -> Iterable[Batch]:
+def without_aborted(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[Batch]:
     """The same batches. Those of aborted transactions become control batches, which a ``read_committed`` reader does
     not see either. ``aborted`` has the first offset and the producer id of each such transaction that these batches may
     belong to, up to its marker.
     """
-    return _marked(came, deque(sorted(aborted))) if aborted else came
-
-
-def _marked(came: Iterable[Batch], left: deque[tuple[int, int]]) -> Iterator[Batch]:
-    open_ = set[int]()
+    left, open_ = deque(sorted(aborted)), set[int]()
+    if not left:  # as of most producers
+        yield from came
+        return
     for batch in came:
         while left and left[0][0] < batch.until:
             open_.add(left.popleft()[1])

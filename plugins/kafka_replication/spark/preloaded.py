@@ -13,12 +13,14 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import select
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -27,8 +29,8 @@ from kafka_replication.runtime.garbage import loading
 from kafka_replication.spark.start import (
     DAEMON_PLACE,
     DRIVER_PLACE,
-    ENDED,
-    TAKEN,
+    GO,
+    READY,
     give_place,
     interpreter,
     prefer_linked,
@@ -73,59 +75,92 @@ def daemon() -> None:
     _manage()
 
 
-def _manage() -> NoReturn:
+def _manage() -> None:
     """Fork workers until Spark closes the standard input. Raises SystemExit then."""
     from pyspark.daemon import manager
 
     manager()
-    sys.exit()
+
+
+# The folder in which a run was called is no place for modules.
+PROGRAM = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); from {__name__} import wait; wait()"
 
 
 def wait() -> NoReturn:
     """The entry point of the process that waits for the driver's place: ``-c PROGRAM LAUNCHER DRIVER DAEMON``, the
     numbers of a pipe that ends with the launcher, and of the sockets of both places.
     """
-    prefer_linked()
+    if prefer_linked() is None:
+        os._exit(0)
     launcher, *numbers = map(int, sys.argv[1:])
     drivers, daemons = (socket.socket(fileno=number) for number in numbers)
     with loading():
         from kafka_replication.spark import driver
-    if os.fork() == 0:
+    if not (forked := os.fork()):
         drivers.close()
         with loading():
             preload()
         whose, _ = _take_place(daemons, launcher)
-        _manage()
+        os.register_at_fork(after_in_child=whose.close)
+        os._exit(_do(whose, _manage))
     daemons.close()
     whose, parent = _take_place(drivers, launcher)
     threading.Thread(target=_end_with, args=(whose,), daemon=True, name="watch-place").start()
-    driver.main(parent)
-    sys.stdout.flush()
-    whose.sendall(ENDED)
-    os._exit(0)
+    code = _do(whose, lambda: driver.main(parent))
+    os.waitpid(forked, 0)  # it ends with Spark, or with the launcher
+    os._exit(code)
 
 
 def _take_place(at: socket.socket, launcher: int) -> tuple[socket.socket, int]:
     """Wait for the process that Spark starts, and become what it is. Returns the connection to it, and the process id
-    of its parent. The process ends if the launcher does before, or if that one has another Python.
+    of its parent. The process ends if the launcher does before, or if it cannot become the same.
     """
-    if launcher in select.select([at.fileno(), launcher], [], [])[0]:
+    events = select.poll()
+    events.register(at, select.POLLIN)
+    events.register(launcher, select.POLLIN)
+    if any(number == launcher for number, _ in events.poll()):
         os._exit(0)
     whose, _ = at.accept()
     at.close()
     _, streams, _, _ = socket.recv_fds(whose, 1, 3)
     with whose.makefile("rb") as said:
-        its_interpreter, argv, environ, path, parent = json.loads(said.readline())
-    if its_interpreter != interpreter():
+        its, argv, environ, path, parent, limits, mask, folder = json.loads(said.readline())
+    if its != interpreter(sys.path[1:]):
         os._exit(0)
+    try:
+        for name, (soft, hard) in limits.items():
+            resource.setrlimit(getattr(resource, name), (soft, hard))
+        os.chdir(folder)
+    except (OSError, ValueError):
+        os._exit(0)
+    os.umask(mask)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
     os.environ.update(environ)
     sys.argv[:], sys.path[:] = argv, path
-    whose.sendall(TAKEN)
+    whose.sendall(READY)
+    if whose.recv(1) != GO:
+        os._exit(0)
     return whose, parent
+
+
+def _do(whose: socket.socket, work: Callable[[], None]) -> int:
+    """Do the work, and tell its exit code to the process that gave its place. Returns it."""
+    code: object = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as e:
+        code = e.code or 0
+    except Exception:  # noqa: BLE001  # as Python would end
+        traceback.print_exc()
+    number = code if isinstance(code, int) else 1
+    sys.stdout.flush()
+    with suppress(OSError):
+        whose.sendall(bytes([number & 0xFF]))
+    return number
 
 
 def _end_with(whose: socket.socket) -> None:
@@ -140,27 +175,25 @@ def waiting(here: Path, variables: Mapping[str, str]) -> Iterator[None]:
     """Start both processes for the launcher's folder ``here``, with the environment of spark-submit. In the end those
     end that nobody gave a place, and the driver is waited for.
     """
-    with ExitStack() as stack:
+    launcher, kept = os.pipe()
+    process = None
+    # Nothing depends on them: Spark says what is wrong with this Python.
+    with ExitStack() as stack, suppress(OSError):
+        stack.callback(os.close, launcher)
         places = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
         for place, name in zip(places, (DRIVER_PLACE, DAEMON_PLACE), strict=True):
             place.bind(str(here / name))
             place.listen()
-        launcher, kept = os.pipe()
         numbers = [launcher, *(place.fileno() for place in places)]
-        try:
-            process = subprocess.Popen(
-                [variables["PYSPARK_DRIVER_PYTHON"], "-c", f"from {__name__} import wait; wait()", *map(str, numbers)],
-                env={**variables, "PYTHONUNBUFFERED": "YES"},  # as Spark sets it for its Python processes
-                pass_fds=numbers,
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:  # Spark says what is wrong with this Python
-            process = None
-        finally:
-            os.close(launcher)
+        process = subprocess.Popen(
+            [variables["PYSPARK_DRIVER_PYTHON"], "-c", PROGRAM, *map(str, numbers)],
+            env={**variables, "PYTHONUNBUFFERED": "YES"},  # as Spark sets it for its Python processes
+            pass_fds=numbers,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     try:
         yield
     finally:

@@ -11,17 +11,25 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import kafka_replication
 from kafka_replication.runtime.garbage import loading
 
 # Sockets in the launcher's folder, at which preloaded processes wait.
-DRIVER_PLACE, DAEMON_PLACE = "driver.place", "daemon.place"
-TAKEN, ENDED = b"t", b"e"  # said by the process that waited: it has taken the place; it ends with exit code 0
-_READ_AT_START = re.compile("LD_|MALLOC_|PYTHON(?!PATH|_)")  # variables
+DRIVER_PLACE, DAEMON_PLACE = "driver.at", "daemon.at"
+READY, GO = b"r", b"g"  # said by the process that waited, and by the one that gives its place
+PATIENCE = 30.0  # seconds until one that is not ready is not waited for
+KILLED = 137  # the exit code for one that ends without telling its own
+LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+# Variables that Spark sets for its Python processes, and Airflow's hook for spark-submit (PATH).
+_OF_SPARK = re.compile(
+    "_?SPARK_|PYSPARK_|PYTHON_(WORKER|UNIX|DAEMON|FAULTHANDLER|UDF)_|(PYTHONPATH|PATH|OMP_NUM_THREADS|MASTER)$"
+)
 
 
 def prefer_linked() -> Path | None:
@@ -40,31 +48,46 @@ def prefer_linked() -> Path | None:
     return None
 
 
-def interpreter() -> list[str]:
-    """All that a process of local mode keeps from its start: its Python, the variables that are read only then, and the
-    places of its modules. These are its path without the links, the folder of its program, and Spark's zips.
+def interpreter(path: Sequence[str]) -> list[str]:
+    """All that a process of local mode keeps from its start, or that libraries may have read already: its Python, the
+    variables that Spark does not set, and the places of its modules, those in ``path`` without Spark's zips.
     """
-    variables = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_AT_START.match(name))
-    path = [each for each in sys.path[2:] if not each.startswith(os.environ.get("SPARK_HOME", "-"))]
-    return [sys.executable, sys.prefix, sys.version, *variables, *path]
+    variables = sorted(f"{name}={value}" for name, value in os.environ.items() if not _OF_SPARK.match(name))
+    places = [each for each in path if not each.startswith(os.environ.get("SPARK_HOME", "-"))]
+    return [sys.executable, sys.prefix, sys.version, kafka_replication.__file__, *variables, *places]
 
 
 def give_place(at: Path) -> int | None:
-    """Let the process that waits at this socket go on in place of this one: with its standard streams, arguments,
-    environment and path of modules. Returns the exit code when that process has ended. None if none waits there that
-    could do so; nothing is changed then.
+    """Let the process that waits at this socket go on in place of this one: with all that it has from the process that
+    started it (standard streams, arguments, environment, limits, folder, mask of new files), and its path of modules.
+    Returns the exit code when that process has ended. None if none waits there that could do so; nothing is changed
+    then. Call it before anything is imported, behind `prefer_linked`.
     """
-    taken = False
-    own = interpreter(), sys.argv, dict(os.environ), sys.path, os.getppid()
+    gone = False
+    limits = {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS}
+    os.umask(mask := os.umask(0o077))
     try:
+        folder = str(Path.cwd())
+        # Its path has the links first, then the folder of its program.
+        own = interpreter(sys.path[2:]), sys.argv, dict(os.environ), sys.path, os.getppid(), limits, mask, folder
         with socket.socket(socket.AF_UNIX) as to:
+            to.settimeout(PATIENCE)
             to.connect(os.fspath(at))
             socket.send_fds(to, [b"\0"], [0, 1, 2])
             to.sendall(json.dumps(own).encode() + b"\n")
-            taken = to.recv(1) == TAKEN
-            return (0 if to.recv(1) == ENDED else 1) if taken else None
+            if to.recv(1) != READY:
+                return None
+            to.settimeout(None)
+            to.sendall(GO)
+            gone = True
+            code = to.recv(1)
     except OSError:
-        return 1 if taken else None
+        if not gone:
+            return None
+        code = b""
+    if not code:
+        print(f"the process that had the place of {os.getpid()} is gone", file=sys.stderr)
+    return code[0] if code else KILLED
 
 
 def main() -> None:

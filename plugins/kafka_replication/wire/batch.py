@@ -158,7 +158,8 @@ def unpacked(codec: int, data: memoryview) -> bytes:
         raise ValueError(f"its records cannot be unpacked: {e}") from e
 
 
-DAMAGED = (OSError, EOFError, RuntimeError, zlib.error, struct.error)  # raised by what `unpacker` gives
+# Raised by what `unpacker` gives. MemoryError: for a frame of lz4 that says it has more than there can be.
+DAMAGED = (OSError, EOFError, RuntimeError, MemoryError, zlib.error, struct.error)
 
 
 @cache

@@ -106,13 +106,13 @@ class Repacking:
     out that of a batch which it would not make smaller.
     """
 
-    __slots__ = ("_base", "_kept", "_start", "_times", "codec", "offsets", "size", "until")
+    __slots__ = ("_base", "_kept", "_start", "codec", "offsets", "size", "times", "until")
 
     def __init__(self, first: Batch) -> None:
         """``first`` is the first of them; add it, too."""
         self._start, self.until = first, first.base_offset  # one past the source offsets of what was added
         self._base = first.base_timestamp if first.given_time is None else first.given_time
-        self._kept, self._times = bytearray(), list[int]()
+        self._kept, self.times = bytearray(), list[int]()  # a time for each record, in ms after the first one's
         self.codec = first.attributes & CODEC
         self.offsets = list[int]()  # of the records; not of those that were added ``whole``
         self.size = 0  # bytes of the records without compression, as they came
@@ -128,19 +128,14 @@ class Repacking:
         except (ValueError, IndexError) as e:
             raise Malformed(f"the batch at offset {batch.base_offset}: {e}") from e
 
-    @property
-    def count(self) -> int:
-        """The number of records so far."""
-        return len(self._times)
-
     def add_next(self, batches: Iterator[Batch], largest: int, records: int, most: int) -> Batch | None:
-        """Add, as `add_whole` does, batches that follow the last one without a hole, have at most ``largest`` stored
-        bytes, and at most so many ``records``. Returns the first that is not added; None if all are. Raises
-        ImportError, and what ``batches`` raise.
+        """Add, as `add_whole` does, batches without holes that follow the last one without a hole, have at most
+        ``largest`` stored bytes, and at most so many ``records``. Returns the first that is not added; None if all are.
+        Raises ImportError, and what ``batches`` raise.
 
         Many producers send one record a batch, so nothing of this module is called for such a batch.
         """
-        kept, times, base, codec, size = self._kept, self._times, self._base, self.codec, self.size
+        kept, times, base, codec, size = self._kept, self.times, self._base, self.codec, self.size
         unpack, new, until = unpacker(codec), len(times), self.until
         try:
             for batch in batches:
@@ -186,14 +181,14 @@ class Repacking:
         codec = batch.attributes & CODEC
         if codec != self.codec and codec and self.codec:
             return False
-        already, kept = len(self._times), len(self._kept)
+        already, kept = len(self.times), len(self._kept)
         try:
             data = unpacker(codec)(batch.payload)
             if kept + len(data) > most or batch.base_offset < self.until:
                 return False
             self._add(batch, data, None)
         except (*DAMAGED, ValueError, IndexError):
-            del self._times[already:], self._kept[kept:]
+            del self.times[already:], self._kept[kept:]
             return False
         return True
 
@@ -204,7 +199,7 @@ class Repacking:
         Most of the work is done here, so nothing is called for a record of the usual kind.
         """
         start, _, attributes, last, later, _, _, _, count, _ = batch
-        kept, times, before, given, later = self._kept, self._times, -1, batch.given_time, later - self._base
+        kept, times, before, given, later = self._kept, self.times, -1, batch.given_time, later - self._base
         position, end_of_all, new = 0, len(data), len(times)
         for number in range(count):
             if (length := data[position]) < 0x80:
@@ -250,7 +245,7 @@ class Repacking:
 
     def packed(self, first: int) -> Batch:
         """The batch; ``first`` is the first offset that was wanted. It has no records if none was added."""
-        base, times, start = self._base, self._times, self._start
+        base, times, start = self._base, self.times, self._start
         latest = base + max(times, default=0)
         if times and (latest >= _FAR or base + min(times) < -_FAR):  # clients add them modulo 2**64
             latest = max((base + time + _FAR) % (2 * _FAR) - _FAR for time in times)
