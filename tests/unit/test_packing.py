@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import cast
@@ -116,6 +117,12 @@ def histories(draw: st.DrawFn) -> list[Batch]:
 @given(histories(), st.sampled_from([600, 20_000, TOGETHER]), st.sampled_from([0.0, 0.001]))
 def test_batches_that_come_together_are_packed_as_one_by_one(came: list[Batch], most: int, seconds_each: float) -> None:
     are_packed_alike(came, most, seconds_each)
+
+
+def test_what_a_codec_costs_is_known_where_the_first_batch_has_none() -> None:
+    [plain] = batches(memoryview(raw_batch([RawRecord(None, random.Random(7).randbytes(60_000))], offset=2)))
+    large = plain._replace(attributes=1, payload=memoryview(packed(1, bytes(plain.payload))))
+    assert large in are_packed_alike([batch_of(0, 100), large], TOGETHER, 0)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from kafka_replication.spark import local, preloaded, submit
-from kafka_replication.spark.start import DRIVER_PLACE
+from kafka_replication.spark.start import DRIVER_PLACE, KILLED
 from kafka_replication.spark.workspace import Workspace, workspace
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until
@@ -95,8 +95,10 @@ def test_the_driver_goes_on_in_the_process_that_waits(
         assert (limit, int(mask), folder) == ("123", 0o77, "/")
         assert not (tmp_path / "imported").exists(), "the folder in which a run is called is no place for modules"
         assert rest == [str(os.getpid()), "argument", "yes", "-c"]
+        [forked] = psutil.Process(int(pid)).children()
         out, _ = process.communicate(b"go on\n")
         assert out.decode().split() == ["given", str(code)]
+    assert code == KILLED or not psutil.pid_exists(forked.pid), "the driver waits for it"
 
 
 @pytest.mark.parametrize("which", ["the one that gave its place", "the one that has it"])

@@ -83,7 +83,8 @@ class Packing:
         if (small := self._small) is None:
             return None
         half = max(A_REQUEST, self._writer.seconds_each) / 2
-        largest = min(LARGE - 1, int(half / (self._unpacked * A_BYTE[small.codec])))
+        a_byte = A_BYTE[small.codec] if small.codec else max(A_BYTE)  # one with a codec may follow
+        largest = min(LARGE - 1, int(half / (self._unpacked * a_byte)))
         count, until = len(small.times), small.until
         try:
             return small.add_next(batches, largest, int(half / A_RECORD), self._most)

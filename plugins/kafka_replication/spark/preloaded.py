@@ -102,11 +102,13 @@ def wait() -> NoReturn:
             preload()
         whose, _ = _take_place(daemons, launcher)
         os.register_at_fork(after_in_child=whose.close)
-        os._exit(_do(whose, _manage))
+        os._exit(_do(whose, _manage, threading.Event()))
     daemons.close()
     whose, parent = _take_place(drivers, launcher)
-    threading.Thread(target=_end_with, args=(whose,), daemon=True, name="watch-place").start()
-    code = _do(whose, lambda: driver.main(parent))
+    done = threading.Event()
+    threading.Thread(target=_end_with, args=(whose, done), daemon=True, name="watch-place").start()
+    code = _do(whose, lambda: driver.main(parent), done)
+    os.closerange(0, 3)  # nobody waits for more that is said here
     os.waitpid(forked, 0)  # it ends with Spark, or with the launcher
     os._exit(code)
 
@@ -146,8 +148,8 @@ def _take_place(at: socket.socket, launcher: int) -> tuple[socket.socket, int]:
     return whose, parent
 
 
-def _do(whose: socket.socket, work: Callable[[], None]) -> int:
-    """Do the work, and tell its exit code to the process that gave its place. Returns it."""
+def _do(whose: socket.socket, work: Callable[[], None], done: threading.Event) -> int:
+    """Do the work, and tell its exit code, when it is ``done``, to the process that gave its place. Returns it."""
     code: object = 1
     try:
         work()
@@ -158,16 +160,18 @@ def _do(whose: socket.socket, work: Callable[[], None]) -> int:
         traceback.print_exc()
     number = code if isinstance(code, int) else 1
     sys.stdout.flush()
+    done.set()
     with suppress(OSError):
         whose.sendall(bytes([number & 0xFF]))
     return number
 
 
-def _end_with(whose: socket.socket) -> None:
-    """End this process when the one is gone that gave it its place."""
+def _end_with(whose: socket.socket, done: threading.Event) -> None:
+    """End this process when the one is gone that gave it its place, unless all is ``done``."""
     with suppress(OSError):
         whose.recv(1)
-    os._exit(1)
+    if not done.is_set():
+        os._exit(1)
 
 
 @contextmanager

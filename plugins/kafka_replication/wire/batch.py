@@ -63,6 +63,7 @@ class Batch(NamedTuple):
 
     @property
     def is_control(self) -> bool:
+        """True if no reader sees it: a marker, or a batch whose transaction was aborted (`without_aborted`)."""
         return bool(self.attributes & CONTROL)
 
     @property
