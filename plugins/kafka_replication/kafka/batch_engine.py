@@ -70,18 +70,17 @@ class Packing:
         ``batches`` raise: those that came before are added then.
         """
         left = iter(batches)
-        for first in left:
-            batch: Batch | None = first
-            while batch is not None:
-                self.add(batch, range(batch.base_offset, batch.until))
-                batch = self._add_next(left)
+        batch = next(left, None)
+        while batch is not None:
+            self.add(batch, range(batch.base_offset, batch.until))
+            batch = self._add_next(left)
 
     def _add_next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Add to the small ones those of ``batches`` that are certainly small. Returns the first that may not be; None
-        if there are no more, or no small ones.
+        """Add to the small ones, if there are any, those of ``batches`` that are certainly small. Returns the next one,
+        which may not be; None if there are no more.
         """
         if (small := self._small) is None:
-            return None
+            return next(batches, None)
         half = max(A_REQUEST, self._writer.seconds_each) / 2
         a_byte = A_BYTE[small.codec] if small.codec else max(A_BYTE)  # one with a codec may follow
         largest = min(LARGE - 1, int(half / (self._unpacked * a_byte)))

@@ -72,11 +72,6 @@ def daemon() -> None:
         sys.exit(code)
     with loading():  # so no worker's garbage collection touches, and copies, the pages it shares with the others
         preload()
-    _manage()
-
-
-def _manage() -> None:
-    """Fork workers until Spark closes the standard input. Raises SystemExit then."""
     from pyspark.daemon import manager
 
     manager()
@@ -102,7 +97,9 @@ def wait() -> NoReturn:
             preload()
         whose, _ = _take_place(daemons, launcher)
         os.register_at_fork(after_in_child=whose.close)
-        os._exit(_do(whose, _manage, threading.Event()))
+        from pyspark.daemon import manager
+
+        os._exit(_do(whose, manager, threading.Event()))
     daemons.close()
     whose, parent = _take_place(drivers, launcher)
     done = threading.Event()

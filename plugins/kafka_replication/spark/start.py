@@ -15,6 +15,7 @@ import resource
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import kafka_replication
@@ -63,15 +64,14 @@ def give_place(at: Path) -> int | None:
     Returns the exit code when that process has ended. None if none waits there that could do so; nothing is changed
     then. Call it before anything is imported, behind `prefer_linked`.
     """
-    gone = False
     limits = {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS}
     os.umask(mask := os.umask(0o077))
-    try:
-        folder = str(Path.cwd())
-        # Its path has the links first, then the folder of its program.
-        own = interpreter(sys.path[2:]), sys.argv, dict(os.environ), sys.path, os.getppid(), limits, mask, folder
-        with socket.socket(socket.AF_UNIX) as to:
-            to.settimeout(PATIENCE)
+    with socket.socket(socket.AF_UNIX) as to:
+        to.settimeout(PATIENCE)
+        try:
+            folder = str(Path.cwd())
+            # Its path has the links first, then the folder of its program.
+            own = interpreter(sys.path[2:]), sys.argv, dict(os.environ), sys.path, os.getppid(), limits, mask, folder
             to.connect(os.fspath(at))
             socket.send_fds(to, [b"\0"], [0, 1, 2])
             to.sendall(json.dumps(own).encode() + b"\n")
@@ -79,12 +79,11 @@ def give_place(at: Path) -> int | None:
                 return None
             to.settimeout(None)
             to.sendall(GO)
-            gone = True
-            code = to.recv(1)
-    except OSError:
-        if not gone:
+        except OSError:
             return None
         code = b""
+        with suppress(OSError):
+            code = to.recv(1)
     if not code:
         print(f"the process that had the place of {os.getpid()} is gone", file=sys.stderr)
     return code[0] if code else KILLED

@@ -25,12 +25,20 @@ _WHOLE = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">8xi").unpack_from
 FRAME = _WHOLE.size  # bytes of a batch without records
 CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0b111, 0b1000, 0b10000, 0b100000, 0b1000000
-LAST_CODEC = 4  # of `Codec`
 # The attributes of a batch that can be sent and stored unchanged. Other bits mean that a broker set its times or its
 # first timestamp, that it has no records, or that it is of a later version.
 AS_SENT = CODEC | TRANSACTIONAL
 # Those of a batch whose records are understood: a broker may have given it its time, or compacted it.
 UNDERSTOOD = AS_SENT | LOG_APPEND_TIME | DELETE_HORIZON
+
+
+class Codec(IntEnum):
+    """The lowest three bits of a batch's attributes."""
+
+    NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+
+LAST_CODEC = int(max(Codec))
 
 
 class Malformed(ValueError):
@@ -130,12 +138,6 @@ def end_of_whole(data: memoryview) -> int | None:
         return None
     first, _, _, _, _, _, delta, *_ = _WHOLE.unpack_from(data, last)
     return int(first) + int(delta) + 1
-
-
-class Codec(IntEnum):
-    """The lowest three bits of a batch's attributes."""
-
-    NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 
 _GZIP_LEVEL = 1  # three times as fast as 6, the default of clients, for an eighth more bytes

@@ -142,6 +142,7 @@ class Repacking:
                 offset, _, attributes, _, time, _, _, _, count, payload = batch
                 if offset != until or len(payload) > largest or count > records:
                     return batch
+                data = None
                 if count == 1 and attributes & CODEC == codec:
                     try:
                         data = unpack(payload)
@@ -152,13 +153,13 @@ class Repacking:
                     if (
                         length != 65  # no record has this length with its own number: 63 needs one byte, 64 two
                         and length < _MANY - 20
-                        and 0 <= time < _MANY
+                        and -_FAR <= time < _FAR
                         and new < _MANY
                         and len(kept) + length <= most
                         and data.startswith(_ALONE[length + 3 - behind])
                     ):
                         times.append(time)
-                        head = _TIMES[time] + _ENCODED[new]
+                        head = (_TIMES[time] if 0 <= time < _MANY else b"\0" + _encoded(time)) + _ENCODED[new]
                         new += 1
                         kept += _ENCODED[len(head) + length - behind] + head
                         kept += data[behind:]
@@ -166,7 +167,7 @@ class Repacking:
                         until += 1
                         continue
                 self.until, self.size = until, size
-                if not self.add_whole(batch, most):
+                if not self.add_whole(batch, most, data):
                     return batch
                 new, until, size, codec = len(times), self.until, self.size, self.codec
                 unpack = unpacker(codec)
@@ -174,16 +175,17 @@ class Repacking:
         finally:
             self.until, self.size = until, size
 
-    def add_whole(self, batch: Batch, most: int) -> bool:
-        """Add all records of a batch that is as a producer sent it. False, and nothing is added, if it is malformed, is
-        of another codec, or would make more than ``most`` bytes of records. Raises ImportError.
+    def add_whole(self, batch: Batch, most: int, data: bytes | None = None) -> bool:
+        """Add all records of a batch that is as a producer sent it; ``data`` are they, if they are unpacked already.
+        False, and nothing is added, if it is malformed, is of another codec, or would make more than ``most`` bytes of
+        records. Raises ImportError.
         """
         codec = batch.attributes & CODEC
         if codec != self.codec and codec and self.codec:
             return False
         already, kept = len(self.times), len(self._kept)
         try:
-            data = unpacker(codec)(batch.payload)
+            data = unpacker(codec)(batch.payload) if data is None else data
             if kept + len(data) > most or batch.base_offset < self.until:
                 return False
             self._add(batch, data, None)
