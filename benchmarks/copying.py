@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks import clusters, librdkafka, mirrormaker
+from benchmarks import clusters, franz_go, librdkafka, mirrormaker
 from benchmarks.clusters import Pair
 from benchmarks.tables import show
 from benchmarks.two_workers import ours
@@ -77,17 +77,19 @@ COPIERS: Mapping[str, Copier] = {
 
 
 def _turns(pair: Pair, shape: Shape, warm_up: int) -> Iterator[Turn]:
-    dice = random.Random(7)
+    dice, copiers = random.Random(7), dict(COPIERS)
+    if franz_go.copies(pair):
+        copiers[franz_go.NAME] = _of_peer(franz_go.start_to_end)
     for number in range(warm_up + REPEATS):
         turn = {}
-        for at, copier in dice.sample(list(enumerate(COPIERS)), len(COPIERS)):
+        for at, copier in dice.sample(list(enumerate(copiers)), len(copiers)):
             name = f"{shape.topic}-{number}-{at}"
-            turn[copier] = COPIERS[copier](pair, shape, name)
+            turn[copier] = copiers[copier](pair, shape, name)
             pair.forget(name)
-        said = ", ".join(f"{copier} {turn[copier].both.seconds:.1f} s" for copier in COPIERS)
+        said = ", ".join(f"{copier} {turn[copier].both.seconds:.1f} s" for copier in copiers)
         print(f"{shape}, turn {number}: {said}", file=sys.stderr)
         if number >= warm_up:
-            yield turn
+            yield {copier: turn[copier] for copier in copiers}
 
 
 def _row(shape: Shape, copier: str, turns: Sequence[Turn]) -> list[object]:
@@ -114,7 +116,7 @@ def _table(name: str, about: str, pair: Pair, shapes: Sequence[Shape]) -> dict[s
     for number, shape in enumerate(shapes):
         fill(pair.clusters[0].bootstrap, shape)
         turns = list(_turns(pair, shape, 0 if number else WARM_UP))
-        rows += [_row(shape, copier, turns) for copier in COPIERS]
+        rows += [_row(shape, copier, turns) for copier in turns[0]]
         largest |= {f"{shape}, {own}": max(turn[own].both.mb for turn in turns) for own in OURS}
     show(name, f"{ABOUT}{about}", COLUMNS, rows)
     return largest

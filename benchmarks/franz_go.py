@@ -16,6 +16,8 @@ from benchmarks.usage import Usage, Used, until_ended
 from benchmarks.workload import PARTITIONS
 from stack.folders import cache_folder
 
+NAME = "loop of franz-go"
+
 
 @cache
 def program() -> Path | None:
@@ -26,6 +28,11 @@ def program() -> Path | None:
     made = cache_folder() / "franz-go-loop"
     subprocess.run([go, "build", "-o", str(made), "."], cwd=Path(__file__).parent / "go", check=True)
     return made
+
+
+def copies(pair: Pair) -> bool:
+    """Whether it is there, and can reach these clusters: it knows no login."""
+    return program() is not None and not any("security.protocol" in side for side in (pair.source, pair.target))
 
 
 def start_to_end(pair: Pair, topic: str, records: int, name: str) -> Used:

@@ -16,6 +16,7 @@ from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, needed
 from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.spark.preloaded import preload
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 
@@ -36,8 +37,8 @@ class TwoWorkers(Launcher):
 
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         work = [(job, task) for task in job.tasks]
-        modules = (*needed(job.replication.copying), "kafka_replication.kafka.read_back")
-        with two_processes(*modules) as (pool, pids):
+        # As PySpark's daemon prepares what it forks.
+        with two_processes(*needed(job.replication.copying), prepare=preload) as (pool, pids):
             with Usage(pids, self._brokers) as usage:
                 copied = pool.map(_copy, work, chunksize=1)
             self.copying = usage.used

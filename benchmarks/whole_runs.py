@@ -35,7 +35,6 @@ from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 
 ROOT = Path(__file__).parents[1]
 MANY = 1_000
-FRANZ_GO = "loop of franz-go"
 GIVE_UP = 900.0  # seconds
 LARGE = (
     "topic",
@@ -186,7 +185,7 @@ def _turns(stage: Stage, shape: Shape, warm_up: int) -> Iterator[Mapping[str, Me
         **{_named(engine): of_engine(engine) for engine in ENGINES},
         MIRRORMAKER: of_peer(mirrormaker.start_to_end),
         LOOP: of_peer(librdkafka.start_to_end),
-        **({FRANZ_GO: of_peer(franz_go.start_to_end)} if franz_go.program() else {}),
+        **({franz_go.NAME: of_peer(franz_go.start_to_end)} if franz_go.copies(stage.pair) else {}),
     }
     dice = random.Random(7)
     for number in range(warm_up + REPEATS):

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,7 +25,7 @@ func main() {
 		log.Fatal(err)
 	}
 	reader := client(
-		kgo.SeedBrokers(copied.Source),
+		kgo.SeedBrokers(strings.Split(copied.Source, ",")...),
 		kgo.ConsumeTopics(copied.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -33,7 +34,7 @@ func main() {
 	)
 	defer reader.Close()
 	writer := client(
-		kgo.SeedBrokers(copied.Target),
+		kgo.SeedBrokers(strings.Split(copied.Target, ",")...),
 		kgo.DefaultProduceTopic(copied.To),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression()),

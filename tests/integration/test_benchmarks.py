@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import franz_go
 from benchmarks.copying import LOOP, MIRRORMAKER, OURS
 from benchmarks.usage import Usage, until_ended
-from benchmarks.whole_runs import FRANZ_GO
 from benchmarks.workload import ENGINES, FEW, SHAPES
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_a_table_of_make_bench(table: str, scale: float, several: int) -> None:
     lines = run("benchmarks", BENCH_ONLY=table, SCALE="0.001", REPEATS="1", MB="1000")
     assert f"`SCALE=0.001 REPEATS=1 BENCH_ONLY={table} make bench`" in "\n".join(lines)
     shapes = [str(shape.scaled(scale)) for shape in (*SHAPES[:several], *(FEW if table == "copy" else ()))]
-    with_go = [FRANZ_GO] if table == "runs" and shutil.which("go") else []
+    with_go = [franz_go.NAME] if table != "tls" and shutil.which("go") else []
     assert [cells[:2] for cells in cells_of(lines)] == [
         [shape, copier] for shape in shapes for copier in (*OURS, MIRRORMAKER, LOOP, *with_go)
     ]
