@@ -17,7 +17,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import next_due
 from kafka_replication.model.times import amount, duration, to_text
 from kafka_replication.reporting.progress import Progress, state_of
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 from kafka_replication.watermarks.sight import UNKNOWN, Drill, Facts, Lag, Seen, Work
 from kafka_replication.watermarks.values import SEALED, RunRecord
 
@@ -220,9 +220,6 @@ def _state(seen: Seen, causes: Collection[OpenCause], now: datetime) -> State:
     return State.BEHIND if seen.standing.lag.records else State.IN_SYNC
 
 
-HEAD = ("replication", "state", "lag", "behind", "measured", "verified", "last copied", "next run")
-
-
 def overview_table(rows: Sequence[Row], now: datetime) -> str:
     """One line a replication, then what needs a person with its remedy."""
     if not rows:
@@ -232,7 +229,19 @@ def overview_table(rows: Sequence[Row], now: datetime) -> str:
         for row in rows
         if row.state.needs_person
     )
-    return "\n".join([table(HEAD, [_cells(row, now) for row in rows]), *wrong])
+    columns: Columns[Row] = {
+        "replication": lambda row: row.replication,
+        "state": lambda row: row.state.value,
+        "lag": lambda row: None if row.lag.records is None else f"{row.lag.records:,}",
+        "behind": lambda row: None if row.lag.seconds is None else duration(row.lag.seconds),
+        "measured": lambda row: (
+            _ago(row.measured_at, now) + (" (old)" if row.measured_at and is_old(row.measured_at, now) else "")
+        ),
+        "verified": lambda row: _ago(row.last_verified, now),
+        "last copied": lambda row: row.work and _copied(row.work),
+        "next run": lambda row: "paused" if row.paused else to_text(row.next_run) if row.next_run else "by hand",
+    }
+    return "\n".join([table(rows, columns), *wrong])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,19 +326,8 @@ def document(rows: Sequence[Row], broken: tuple[str, ...] = ()) -> OverviewDocum
     )
 
 
-def _cells(row: Row, now: datetime) -> tuple[str, ...]:
-    lag, work = row.lag, row.work
-    old = " (old)" if row.measured_at and is_old(row.measured_at, now) else ""
-    return (
-        row.replication,
-        row.state.value,
-        "-" if lag.records is None else f"{lag.records:,}",
-        "-" if lag.seconds is None else duration(lag.seconds),
-        _ago(row.measured_at, now) + old,
-        _ago(row.last_verified, now),
-        f"{work.records:,} records, {amount(work.bytes)}, {duration(work.seconds)}" if work else "-",
-        "paused" if row.paused else to_text(row.next_run) if row.next_run else "by hand",
-    )
+def _copied(work: Work) -> str:
+    return f"{work.records:,} records, {amount(work.bytes)}, {duration(work.seconds)}"
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from kafka_replication.documents import PartitionRow, place
 from kafka_replication.ledger.values import Adopted
 from kafka_replication.model.offsets import PartitionKey
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 
 AdoptState = Literal["can be adopted", "adopted", "adopted before", "opened before", "nothing to adopt", "refused"]
 
@@ -44,35 +44,19 @@ class AdoptDocument:
 
     @property
     def text(self) -> str:
-        head = (
-            "partition",
-            "target",
-            "state",
-            "start",
-            "stored",
-            "target end",
-            "compared",
-            "doubles",
-            "missing",
-            "proof",
-        )
-        shown = [row for row in self.partitions if row.adopted is not None]
-        rows = [
-            (
-                str(row.source),
-                row.target_topic,
-                row.state,
-                str(row.start),
-                "-" if row.stored is None else str(row.stored),
-                str(adopted.target_until),
-                str(adopted.compared),
-                str(adopted.doubles),
-                str(adopted.missing),
-                adopted.proof,
-            )
-            for row in shown
-            if (adopted := row.adopted)
-        ]
+        shown = [(row, row.adopted) for row in self.partitions if row.adopted is not None]
+        columns: Columns[tuple[AdoptRow, Adopted]] = {
+            "partition": lambda row: row[0].source,
+            "target": lambda row: row[0].target_topic,
+            "state": lambda row: row[0].state,
+            "start": lambda row: row[0].start,
+            "stored": lambda row: row[0].stored,
+            "target end": lambda row: row[1].target_until,
+            "compared": lambda row: row[1].compared,
+            "doubles": lambda row: row[1].doubles,
+            "missing": lambda row: row[1].missing,
+            "proof": lambda row: row[1].proof,
+        }
         told = [str(row) for row in self.partitions if row.error]
         aborted = [
             f"NOTE {row.source}: {row.aborted} of these records are of aborted transactions of the source"
@@ -81,7 +65,7 @@ class AdoptDocument:
         ]
         can = sum(row.state == "can be adopted" for row in self.partitions)
         end = f"nothing was changed; with --apply {can} partitions are adopted" if can else ""
-        return "\n".join(filter(None, [table(head, rows) if rows else "", *aborted, *told, end]))
+        return "\n".join(filter(None, [table(shown, columns) if shown else "", *aborted, *told, end]))
 
 
 def adopted_text(key: PartitionKey, start: int, adopted: Adopted) -> str:

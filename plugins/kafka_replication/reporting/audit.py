@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from kafka_replication.documents import GapRow, Pair, SpanRow, place
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt, Transform, how
@@ -13,7 +13,7 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.choices import TRANSACTIONAL, Promise
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 from kafka_replication.verification.auditing import Findings, Sample, Stretch
 from kafka_replication.verification.matching import Difference, Kind, join_moved
 
@@ -180,12 +180,6 @@ class PartitionAudit(Findings):
         self.counts[Kind.MOVED] += moved
 
     @property
-    def numbers(self) -> tuple[int, ...]:
-        """As the columns of the report have them."""
-        records = (self.source_records, self.target_records, self.offsets, self.by_content, self.by_receipt)
-        return (self.chunks, *records, self.quarantined + self.skipped, self.retried, *self.counts.values())
-
-    @property
     def outcome(self) -> AuditOutcome:
         """``clean``, ``differs`` or ``failed`` (the audit could not be finished)."""
         return "failed" if self.errors else "differs" if any(self.counts.values()) else "clean"
@@ -286,36 +280,8 @@ class AuditReport:
 
     def text(self) -> str:
         """The report for people: a line for each partition, then its differences, at most ten stretches for each."""
-        head = (
-            "partition",
-            "target topic",
-            "range",
-            "chunks",
-            "source",
-            "target",
-            "offsets",
-            "by content",
-            "by receipt",
-            "failed",
-            "retried",
-            *map(str, Kind),
-            "verified by",
-            "outcome",
-        )
-        rows = [
-            (
-                str(partition.key.source),
-                partition.key.target_topic,
-                str(partition.range),
-                *(f"{number:,}" for number in partition.numbers),
-                partition.verified_by,
-                partition.outcome,
-            )
-            for partition in self.partitions
-        ]
-        return "\n".join(
-            [table(head, rows), *self._seen(), *(line for partition in self.partitions for line in _lines(partition))]
-        )
+        lines = (line for partition in self.partitions for line in _lines(partition))
+        return "\n".join([table(self.partitions, _COLUMNS), *self._seen(), *lines])
 
     def _seen(self) -> Iterator[str]:
         """The share of the copies that a sample has looked at."""
@@ -326,6 +292,27 @@ class AuditReport:
         share = f"{100 * seen / all_:.1f}%" if all_ else "all"
         yield f"{self.sample}: {seen:,} of {all_:,} copied offsets were looked at ({share})."
         yield "Of the others this audit says nothing, and it did not search for records of other writers."
+
+
+_COLUMNS: Final[Columns[PartitionAudit]] = {
+    "partition": lambda row: row.key.source,
+    "target topic": lambda row: row.key.target_topic,
+    "range": lambda row: row.range,
+    "chunks": lambda row: f"{row.chunks:,}",
+    "source": lambda row: f"{row.source_records:,}",
+    "target": lambda row: f"{row.target_records:,}",
+    "offsets": lambda row: f"{row.offsets:,}",
+    "by content": lambda row: f"{row.by_content:,}",
+    "by receipt": lambda row: f"{row.by_receipt:,}",
+    "failed": lambda row: f"{row.quarantined + row.skipped:,}",
+    "retried": lambda row: f"{row.retried:,}",
+    "missing": lambda row: f"{row.counts[Kind.MISSING]:,}",
+    "extra": lambda row: f"{row.counts[Kind.EXTRA]:,}",
+    "moved": lambda row: f"{row.counts[Kind.MOVED]:,}",
+    "altered": lambda row: f"{row.counts[Kind.ALTERED]:,}",
+    "verified by": lambda row: row.verified_by,
+    "outcome": lambda row: row.outcome,
+}
 
 
 def _lines(partition: PartitionAudit) -> Iterator[str]:

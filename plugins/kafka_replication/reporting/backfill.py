@@ -13,7 +13,7 @@ from kafka_replication.model.times import EPOCH, amount, from_millis
 from kafka_replication.planning.backfill_plan import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill_request import show
 from kafka_replication.reporting.run import PlannedOutcome, RunReport, new_topics
-from kafka_replication.reporting.table import engine_rows, table
+from kafka_replication.reporting.table import Columns, engine_rows, table
 
 DAY = 86_400_000
 
@@ -106,22 +106,21 @@ def _time(millis: int | None) -> str | None:
 
 def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
     """The plan for people: a line for each partition, then the summary, warnings and refusals."""
-    head = (
-        "partition",
-        "target",
-        "range",
-        "on the target",
-        "gone",
-        "to copy",
-        "records",
-        "size",
-        "order",
-        "target keeps it",
-    )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
-    rows = [_cells(line, present) for line in backfill_plan.lines]
+    columns: Columns[BackfillLine] = {
+        "partition": lambda line: line.key.source,
+        "target": lambda line: line.key.target_topic,
+        "range": lambda line: line.asked,
+        "on the target": lambda line: _ranges(line.covered),
+        "gone": lambda line: _ranges(line.gone),
+        "to copy": lambda line: _ranges(line.left),
+        "records": lambda line: None if line.records is None else f"~{line.records:,}",
+        "size": lambda line: None if line.bytes is None else f"~{amount(line.bytes)}",
+        "order": lambda line: f"after {line.newer:,} newer" if line.newer else "kept",
+        "target keeps it": lambda line: _kept(line, present),
+    }
     engines = [row.line() for row in engine_rows(line.plan.choice for line in backfill_plan.lines)]
-    text = "\n".join([table(head, rows), summary(backfill_plan), *engines])
+    text = "\n".join([table(backfill_plan.lines, columns), summary(backfill_plan), *engines])
     for line in backfill_plan.lines:
         text += _not_there_any_more(line)
         if line.newer and not line.plan.refused:
@@ -199,19 +198,6 @@ def summary(backfill_plan: BackfillPlan) -> str:
     made = new_topics(line.plan for line in todo)
     what = f"to copy: {sum(line.left.span for line in todo):,} offsets of {len(todo):,} partitions, {about}"
     return what + (f"\nto create on the target: {', '.join(made)}" if made else "")
-
-
-def _cells(line: BackfillLine, now: float) -> tuple[str, ...]:
-    return (
-        str(line.key.source),
-        line.key.target_topic,
-        str(line.asked),
-        *(_ranges(coverage) for coverage in (line.covered, line.gone, line.left)),
-        "-" if line.records is None else f"~{line.records:,}",
-        "-" if line.bytes is None else f"~{amount(line.bytes)}",
-        f"after {line.newer:,} newer" if line.newer else "kept",
-        _kept(line, now),
-    )
 
 
 def _ranges(coverage: Coverage) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kafka_replication.documents import PartitionRow, place
 from kafka_replication.ledger.entries import Place
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 from kafka_replication.watermarks.failed import FailedRow
 
 SHOWN = 50  # rows of a table
@@ -101,23 +101,19 @@ def failed_table(rows: Sequence[FailedRow]) -> str:
     """A line for each record, and their number by kind and state."""
     if not rows:
         return "no failed records"
-    head = ("record", "kind", "state", "size", "key digest", "quarantined at", "reason")
-    lines = [
-        (
-            f"{row.key.source} offset {row.record.offset}",
-            row.record.kind,
-            row.state,
-            "-" if row.record.size < 0 else f"{row.record.size:,}",
-            row.record.key_digest[:12] or "-",
-            str(row.record.place or "-"),
-            row.record.reason,
-        )
-        for row in rows[:SHOWN]
-    ]
+    columns: Columns[FailedRow] = {
+        "record": lambda row: f"{row.key.source} offset {row.record.offset}",
+        "kind": lambda row: row.record.kind,
+        "state": lambda row: row.state,
+        "size": lambda row: None if row.record.size < 0 else f"{row.record.size:,}",
+        "key digest": lambda row: row.record.key_digest[:12] or None,
+        "quarantined at": lambda row: row.record.place,
+        "reason": lambda row: row.record.reason,
+    }
     counts = Counter((row.record.kind, row.state) for row in rows)
     sums = [f"{count} {kind}, {state}" for (kind, state), count in sorted(counts.items())]
     rest = [f"and {len(rows) - SHOWN} more: --json lists all of them"] if len(rows) > SHOWN else []
-    return "\n".join([table(head, lines), *rest, "; ".join(sums)])
+    return "\n".join([table(rows[:SHOWN], columns), *rest, "; ".join(sums)])
 
 
 def shown(rows: Sequence[FailedRow]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from kafka_replication.documents import GroupRow, PartitionRow
 from kafka_replication.ledger.values import Seal
 from kafka_replication.reporting.groups import exactness
-from kafka_replication.reporting.table import counted, table
+from kafka_replication.reporting.table import Columns, counted, table
 
 FailoverState = Literal["can be sealed", "sealed", "opened again"]
 
@@ -58,22 +58,21 @@ class FailoverDocument:
 
     @property
     def text(self) -> str:
-        head = ("partition", "target", "verified until", "at", "not verified", "never copied", "target end", "sealed")
-        rows = [
-            (
-                str(row.source),
-                row.target_topic,
-                str(row.verified_until),
-                row.verified_at or "-",
-                str(row.not_verified),
-                "?" if row.beyond is None else str(row.beyond),
-                "?" if row.target_until is None else str(row.target_until),
-                row.seal.time if row.seal else "-",
-            )
-            for row in self.partitions
-        ]
+        columns: Columns[FailoverRow] = {
+            "partition": lambda row: row.source,
+            "target": lambda row: row.target_topic,
+            "verified until": lambda row: row.verified_until,
+            "at": lambda row: row.verified_at or None,
+            "not verified": lambda row: row.not_verified,
+            "never copied": lambda row: "?" if row.beyond is None else row.beyond,
+            "target end": lambda row: "?" if row.target_until is None else row.target_until,
+            "sealed": lambda row: row.seal and row.seal.time,
+        }
         known = [row.beyond for row in self.partitions if row.beyond is not None]
-        lines = [table(head, rows), *(f"{row.source}: {row.error}" for row in self.partitions if row.error)]
+        lines = [
+            table(self.partitions, columns),
+            *(f"{row.source}: {row.error}" for row in self.partitions if row.error),
+        ]
         if self.looked_at is None:
             lines.append("nobody has looked at the source: what it has beyond this is not known")
         else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_replication.documents import GroupRow
-from kafka_replication.reporting.table import counted, table
+from kafka_replication.reporting.table import Columns, counted, table
 
 
 def exactness(rows: Sequence[GroupRow]) -> str:
@@ -38,11 +38,15 @@ class GroupsDocument:
         """A line for each group, then a line for each partition that is not exact or not in step."""
         if not self.groups:
             return "\n".join([*self.problems, "no consumer group has committed offsets of these topics"])
-        rows = [
-            (row.group, row.kind, row.state, str(row.lag), f"{row.exact}/{len(row.partitions)}", str(row.again))
-            for row in self.groups
-        ]
-        lines = [table(("GROUP", "KIND", "STATE", "LAG", "EXACT", "AT MOST AGAIN"), rows)]
+        columns: Columns[GroupRow] = {
+            "GROUP": lambda row: row.group,
+            "KIND": lambda row: row.kind,
+            "STATE": lambda row: row.state,
+            "LAG": lambda row: row.lag,
+            "EXACT": lambda row: f"{row.exact}/{len(row.partitions)}",
+            "AT MOST AGAIN": lambda row: row.again,
+        }
+        lines = [table(self.groups, columns)]
         lines += [f"{row.group}: {row.why}" for row in self.groups if row.why]
         for row in self.groups:
             lines += [

@@ -13,7 +13,7 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.reporting.adopted import adopted_text
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +75,16 @@ def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
     """A line for each partition: its source offsets on the target, and those of them that were read back. Then a line
     for each receipt that was deleted because the target lost what it is about, and for each adopted copy.
     """
-    head = ("partition", "target", "generation", "start", "position", "on the target", "verified", "receipts")
-    rows = [
-        (
-            str(key.source),
-            key.target_topic,
-            str(position.generation),
-            str(position.start),
-            str(position.next_offset),
-            str(position.coverage or "-"),
-            str(view[key].verified.coverage or "-"),
-            str(receipts.get(key, 0)),
-        )
-        for key, position in sorted(view.positions.items())
-    ]
+    columns: Columns[PartitionKey] = {
+        "partition": lambda key: key.source,
+        "target": lambda key: key.target_topic,
+        "generation": lambda key: view.positions[key].generation,
+        "start": lambda key: view.positions[key].start,
+        "position": lambda key: view.positions[key].next_offset,
+        "on the target": lambda key: view.positions[key].coverage or None,
+        "verified": lambda key: view[key].verified.coverage or None,
+        "receipts": lambda key: receipts.get(key, 0),
+    }
     gone = [
         f"TAKEN BACK {key.source} {text}" for key in sorted(view.positions) for text in view[key].removed.taken_back
     ]
@@ -97,4 +93,4 @@ def ledger_table(view: LedgerView, receipts: Mapping[PartitionKey, int]) -> str:
         for key, position in sorted(view.positions.items())
         if position.adopted
     )
-    return "\n".join([table(head, rows), *gone, *adopted])
+    return "\n".join([table(sorted(view.positions), columns), *gone, *adopted])

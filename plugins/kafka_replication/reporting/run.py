@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_serializer
 
@@ -19,7 +19,7 @@ from kafka_replication.model.times import amount
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.target_retention import removal_text
-from kafka_replication.reporting.table import EngineTurnRow, engine_rows, table, turn_lines
+from kafka_replication.reporting.table import Columns, EngineTurnRow, engine_rows, table, turn_lines
 from kafka_replication.watermarks.values import RangeOutcome
 
 Outcome = Literal["done", "nothing_to_do", "failed"]
@@ -104,26 +104,11 @@ class RunReport:
 
     def table(self) -> str:
         """The report for people, as a log shows it."""
-        head = (
-            "partition",
-            "target",
-            "range",
-            "span",
-            "copied",
-            "before",
-            "not visible",
-            "lost",
-            "missing",
-            "digest",
-            "watermark",
-            "speed",
-            "engine",
-        )
         failed = [
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
             for line in self.failed
         ]
-        ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
+        ranges = table(self.ranges, _COLUMNS) if self.ranges else self._nothing()
         begun = {line.key: line.begun for line in self.ranges if line.begun}
         engines = [row.line("planned to be copied") for row in engine_rows(begun.values())]
         engines += turn_lines([(line, turn) for line in self.ranges for turn in line.turns])
@@ -189,42 +174,39 @@ def _counted(ranges: Iterable[RangeReport]) -> Iterator[str]:
             yield f"{where}: the transform made {line.written:,} records of {line.copied:,}"
 
 
-def _cells(line: RangeReport) -> tuple[str, ...]:
-    digest = {None: "-", True: "equal", False: "DIFFERS"}[line.digest_ok]
-    speed = f"{amount(line.bytes / line.seconds)}/s" if line.seconds else "-"
-    numbers = (line.range.span, line.copied, line.copied_before, line.not_visible, line.lost, line.missing)
-    return (
-        str(line.key.source),
-        line.key.target_topic,
-        str(line.range),
-        *(f"{number:,}" for number in numbers),
-        digest,
-        "-" if line.watermark is None else str(line.watermark),
-        speed,
-        ", ".join(line.engines) or "-",
-    )
+_COLUMNS: Final[Columns[RangeReport]] = {
+    "partition": lambda line: line.source,
+    "target": lambda line: line.target_topic,
+    "range": lambda line: line.range,
+    "span": lambda line: f"{line.range.span:,}",
+    "copied": lambda line: f"{line.copied:,}",
+    "before": lambda line: f"{line.copied_before:,}",
+    "not visible": lambda line: f"{line.not_visible:,}",
+    "lost": lambda line: f"{line.lost:,}",
+    "missing": lambda line: f"{line.missing:,}",
+    "digest": lambda line: {None: None, True: "equal", False: "DIFFERS"}[line.digest_ok],
+    "watermark": lambda line: line.watermark,
+    "speed": lambda line: f"{amount(line.bytes / line.seconds)}/s" if line.seconds else None,
+    "engine": lambda line: ", ".join(line.engines) or None,
+}
 
 
 def plan_table(plan: Plan) -> str:
     """The plan for people; refused partitions come last."""
-    head = ("partition", "target", "state", "position", "source end", "copy", "verify")
-    rows = [
-        (
-            str(p.key.source),
-            p.key.target_topic,
-            str(p.state),
-            str(p.position),
-            str(p.source_end),
-            str(p.copy or "-"),
-            str(p.verify or "-"),
-        )
-        for p in plan.partitions
-    ]
+    columns: Columns[PartitionPlan] = {
+        "partition": lambda p: p.key.source,
+        "target": lambda p: p.key.target_topic,
+        "state": lambda p: p.state,
+        "position": lambda p: p.position,
+        "source end": lambda p: p.source_end,
+        "copy": lambda p: p.copy or None,
+        "verify": lambda p: p.verify or None,
+    }
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
     removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
     notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
     engines = "".join(f"\n{row.line()}" for row in engine_rows(planned.choice for planned in plan.partitions))
-    return f"{table(head, rows)}\n{plan_summary(plan)}{engines}{refused}{notes}"
+    return f"{table(plan.partitions, columns)}\n{plan_summary(plan)}{engines}{refused}{notes}"
 
 
 def planned(plan: Plan, findings: Iterable[Trouble]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from kafka_replication.documents import GapRow, Pairs, StatusRow, listed, place
 from kafka_replication.ledger.account import ASIDE, NONE
@@ -26,7 +26,7 @@ from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot, Topic, store_finding, unknown_to_store
 from kafka_replication.planning.target_retention import missed_text, removal_text
 from kafka_replication.reporting.adopted import adopted_text
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import Watermark
 
@@ -241,34 +241,36 @@ def status_table(rows: list[PartitionStatus]) -> str:
 
 def _columns(rows: list[PartitionStatus]) -> str:
     """The table itself, without columns that are empty for all of these partitions."""
-    columns = {
-        "partition": [str(row.source) for row in rows],
-        "target": [row.target_topic for row in rows],
-        "state": [row.state for row in rows],
-        "log start": [_text(row.log_start) for row in rows],
-        "source end": [_text(row.source_end) for row in rows],
-        "withheld": [_text(row.withheld) for row in rows],
-        "position": [_text(row.position) for row in rows],
-        "watermark": [_text(row.watermark) for row in rows],
-        "lag": [_text(row.lag) for row in rows],
-        "lag time": ["-" if (age := row.lag_seconds) is None else duration(age) if age else "0 s" for row in rows],
-        "removed": [_text(row.removed) for row in rows],
-        "lost": [_text(row.lost) for row in rows],
-        "failed": [_text(row.quarantined + row.skipped) for row in rows],
-        "last verified": [f"{row.last_verified[:19]}Z" if row.last_verified else "-" for row in rows],
-        "verified by": [row.verified_by for row in rows],
+    columns: Columns[PartitionStatus] = {
+        "partition": lambda row: row.source,
+        "target": lambda row: row.target_topic,
+        "state": lambda row: row.state,
+        "log start": lambda row: _text(row.log_start),
+        "source end": lambda row: _text(row.source_end),
+        "withheld": lambda row: _text(row.withheld),
+        "position": lambda row: _text(row.position),
+        "watermark": lambda row: _text(row.watermark),
+        "lag": lambda row: _text(row.lag),
+        "lag time": lambda row: None if (age := row.lag_seconds) is None else duration(age) if age else "0 s",
+        "removed": lambda row: _text(row.removed),
+        "lost": lambda row: _text(row.lost),
+        "failed": lambda row: _text(row.quarantined + row.skipped),
+        "last verified": lambda row: f"{row.last_verified[:19]}Z" if row.last_verified else None,
+        "verified by": lambda row: row.verified_by,
     }
     say_nothing = {
         "target": all(row.target_topic == row.topic for row in rows),
-        "position": columns["position"] == columns["watermark"],
-        **{name: set(columns[name]) <= {"0", "-"} for name in ("log start", "withheld", "removed", "lost", "failed")},
+        "position": all(row.position == row.watermark for row in rows),
+        **{name: {columns[name](row) for row in rows} <= {"0", None} for name in _OFTEN_ZERO},
     }
-    head = [name for name in columns if not rows or not say_nothing.get(name)]
-    return table(head, list(zip(*(columns[name] for name in head), strict=True)))
+    return table(rows, {name: value_of for name, value_of in columns.items() if not rows or not say_nothing.get(name)})
 
 
-def _text(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+_OFTEN_ZERO: Final = ("log start", "withheld", "removed", "lost", "failed")
+
+
+def _text(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"
 
 
 # The states in which the target contradicts the ledger, or holds copies of another source than the present one,

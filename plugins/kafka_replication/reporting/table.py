@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_replication.documents import FailureDocument, From, PartitionRow
 from kafka_replication.model.choices import EngineChoice, Turn
@@ -19,11 +19,14 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.plan import Plan
 
+T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], object]]
 _GAP = 2
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns without lines or colours. A column is as wide as its cells: a cell is never cut or wrapped.
+def table(rows: Collection[T], columns: Columns[T]) -> str:
+    """Aligned columns without lines or colours: the head of each, and what it has of a row; None is ``-``. A column is
+    as wide as its cells: a cell is never cut or wrapped.
 
     Each column is passed to rich as one cell with many lines. That takes a third of the time: 0.2 s for 1,000 rows.
     """
@@ -32,18 +35,22 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    columns = [tuple(cell.replace("\n", " ") for cell in column) for column in zip(head, *rows, strict=True)]
-    grid = Table.grid(*[""] * len(columns), padding=(0, _GAP, 0, 0))
-    grid.add_row(*(Text("\n".join(column), no_wrap=True) for column in columns))  # in a str, [120, 480) is markup
+    texts = [[head, *(_cell(value_of(row)) for row in rows)] for head, value_of in columns.items()]
+    grid = Table.grid(*[""] * len(texts), padding=(0, _GAP, 0, 0))
+    grid.add_row(*(Text("\n".join(cells), no_wrap=True) for cells in texts))  # in a str, [120, 480) is markup
     console = Console(
         file=io.StringIO(),
-        width=sum(max(map(cell_len, column)) + _GAP for column in columns),
+        width=sum(max(map(cell_len, cells)) + _GAP for cells in texts),
         color_system=None,
         legacy_windows=False,
     )
     with console.capture() as captured:
         console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value).replace("\n", " ")
 
 
 MOST = 10  # turns, or places of a group, that are named for people

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -43,18 +43,6 @@ class TurnRow(PartitionRow):
     new: Pairs = NOTHING
     begins_at: int | None = None
     surplus_offsets: Pairs = NOTHING
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Of a cut-over, for people."""
-        return str(self.source), self.target_topic, str(self.lag), self.last_write or "?"
-
-    @property
-    def cells_of_failback(self) -> tuple[str, ...]:
-        """For people: with the offsets that one side alone has."""
-        new, surplus = (f"{one} ({one.span})" if one else "-" for one in (self.new, self.surplus_offsets))
-        begins = "?" if self.begins_at is None else str(self.begins_at)
-        return *self.cells, new, begins if self.new else "-", surplus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +103,22 @@ class TurnDocument:
     @property
     def _table(self) -> list[str]:
         source, target = self.source, self.target
-        head: tuple[str, ...] = (f"partition on {source}", f"topic on {target}", "lag", "last write")
-        if self.first:
-            head = (*head, f"new on {source}", f"begins on {target} at", f"only on {target}")
-        rows = [
-            (*(row.cells_of_failback if self.first else row.cells), row.seal.time if row.seal else "-")
-            for row in self.partitions
-        ]
-        return [table((*head, "sealed"), rows)] if rows else []
+        columns: dict[str, Callable[[TurnRow], object]] = {
+            f"partition on {source}": lambda row: row.source,
+            f"topic on {target}": lambda row: row.target_topic,
+            "lag": lambda row: row.lag,
+            "last write": lambda row: row.last_write or "?",
+        }
+        if self.first:  # the offsets that one side alone has
+            columns |= {
+                f"new on {source}": lambda row: _spans(row.new),
+                f"begins on {target} at": lambda row: (
+                    ("?" if row.begins_at is None else row.begins_at) if row.new else None
+                ),
+                f"only on {target}": lambda row: _spans(row.surplus_offsets),
+            }
+        columns["sealed"] = lambda row: row.seal and row.seal.time
+        return [table(self.partitions, columns)] if self.partitions else []
 
     def _line(self, row: GroupRow) -> str:
         text = f"group {row.group}: {'would move' if row.state == 'planned' and not self.applied else row.state}"
@@ -134,3 +130,7 @@ class TurnDocument:
                 more = f", and {counted(len(places) - MOST, 'more partition')}" if len(places) > MOST else ""
                 text += f" ({', '.join(places[:MOST])}{more})"
         return text + (f": {row.why}" if row.why else "")
+
+
+def _spans(offsets: Coverage) -> str | None:
+    return f"{offsets} ({offsets.span})" if offsets else None

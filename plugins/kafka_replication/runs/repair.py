@@ -26,7 +26,7 @@ from kafka_replication.planning import refusals
 from kafka_replication.planning.live import plan, refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.reporting.ledger import RebuiltRow
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.table import Columns, table
 from kafka_replication.runs import steps
 from kafka_replication.runs.bookkeeping import change_to
 from kafka_replication.runs.run import LeasedRun, Request
@@ -264,16 +264,12 @@ def _refuse_ahead(stored: Mapping[PartitionKey, Watermark], view: LedgerView, en
 
 
 def rebuilt_table(rows: list[RebuiltRow]) -> str:
-    head = ("partition", "target", "before", "after", "generation", "version")
-    lines = [
-        (
-            str(row.source),
-            row.target_topic,
-            "-" if row.before is None else str(row.before),
-            str(row.after),
-            str(row.generation),
-            str(row.version),
-        )
-        for row in rows
-    ]
-    return table(head, lines)
+    columns: Columns[RebuiltRow] = {
+        "partition": lambda row: row.source,
+        "target": lambda row: row.target_topic,
+        "before": lambda row: row.before,
+        "after": lambda row: row.after,
+        "generation": lambda row: row.generation,
+        "version": lambda row: row.version,
+    }
+    return table(rows, columns)
