@@ -22,7 +22,7 @@ from kafka_replication.alerting.open_causes import (
     decide,
 )
 from kafka_replication.model.errors import BadInput, Unreachable
-from kafka_replication.store import certificates, open_store
+from kafka_replication.store import open_store, sight
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.sight import CertificateRow, Drill
 
@@ -174,7 +174,7 @@ def test_the_last_drill_is_kept_beside_the_causes(store: WatermarkStore) -> None
 def test_certificates_are_kept_byte_by_byte_and_the_oldest_go(
     store: WatermarkStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(certificates, "KEPT", 3)
+    monkeypatch.setattr(sight, "CERTIFICATES_KEPT", 3)
     time = datetime(2030, 1, 31, 6, tzinfo=UTC)
     row = CertificateRow(name="0", time=time, about="cutover", verified=True, verdict="ok", signed_by=None)
     assert store.certificates(NAME) == []

@@ -1,9 +1,9 @@
-"""The tables behind a page: how each replication stood, and samples over time."""
+"""The tables behind a page: how each replication stood, samples over time, consumer groups and certificates."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -26,7 +26,8 @@ from sqlalchemy import (
 )
 
 from kafka_replication.alerting.open_causes import OpenCause
-from kafka_replication.documents import StatusRow
+from kafka_replication.documents import GroupRow, StatusRow
+from kafka_replication.model.errors import BadInput
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.private_json import deferred
 from kafka_replication.store import alerts, connect, schema, tables
@@ -37,6 +38,7 @@ from kafka_replication.watermarks.failed import OPEN
 from kafka_replication.watermarks.sight import (
     COARSER,
     KEPT,
+    CertificateRow,
     Drill,
     Facts,
     Lag,
@@ -263,3 +265,92 @@ def _standing(row: Row[Any]) -> Standing:
 def _runs_where(db: Connection, these: ColumnElement[bool]) -> list[RunRecord]:
     """These runs without their plans, newest first."""
     return [run_record(row) for row in db.execute(select(*WITHOUT_PLAN).where(these).order_by(_runs.c.sequence.desc()))]
+
+
+_groups = schema.groups
+GROUP_ROWS: Final = 1  # the version of the stored rows: raise it when a key of `GroupRow` is added or changes its sense
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGroup:
+    """The row of a group, as a column of the store has it."""
+
+    version: Literal[1] = GROUP_ROWS
+    row: GroupRow
+
+
+_GROUP = deferred(StoredGroup)
+
+
+class Groups(Database):
+    @writes
+    def record_groups(self, db: Connection, replication: str, rows: Iterable[GroupRow]) -> None:
+        """Store these groups of the replication in place of those before."""
+        now = connect.clock(db)
+        values = [
+            {
+                "replication": replication,
+                "group_id": row.group,
+                "measured_at": now,
+                "document": _GROUP.dump_json(StoredGroup(row=row), by_alias=True).decode(),
+            }
+            for row in rows
+        ]
+        db.execute(delete(_groups).where(_groups.c.replication == replication))
+        if values:
+            db.execute(insert(_groups), values)
+
+    @reads
+    def groups(self, db: Connection, replication: str) -> list[GroupRow]:
+        """The groups as they were seen the last time, by name. One that another version stored is left out."""
+        query = select(_groups.c.document).where(_groups.c.replication == replication).order_by(_groups.c.group_id)
+        rows = list[GroupRow]()
+        for text in db.execute(query).scalars():
+            try:
+                rows.append(_GROUP.validate_json(text).row)
+            except ValidationError:
+                continue
+        return rows
+
+
+_files, _CERTIFICATE = schema.certificates, deferred(CertificateRow)
+CERTIFICATES_KEPT: Final = 100  # of each replication
+
+
+class Certificates(Database):
+    @writes
+    def keep_certificate(self, db: Connection, replication: str, row: CertificateRow, json: bytes, html: bytes) -> None:
+        """Keep a certificate with its files, in place of the oldest one if there are `CERTIFICATES_KEPT`."""
+        of_replication = _files.c.replication == replication
+        newest = (
+            select(_files.c.name).where(of_replication).order_by(_files.c.made_at.desc()).limit(CERTIFICATES_KEPT - 1)
+        )
+        names = [*db.execute(newest).scalars()]
+        db.execute(
+            delete(_files).where(of_replication, _files.c.name.not_in([one for one in names if one != row.name]))
+        )
+        values = {
+            "replication": replication,
+            "name": row.name,
+            "made_at": connect.clock(db),
+            "json": json,
+            "html": html,
+        }
+        db.execute(insert(_files).values(**values, document=_CERTIFICATE.dump_json(row).decode()))
+
+    @reads
+    def certificates(self, db: Connection, replication: str) -> list[CertificateRow]:
+        """The certificates that are kept, newest first."""
+        query = select(_files.c.document).where(_files.c.replication == replication)
+        return [*map(_CERTIFICATE.validate_json, db.execute(query.order_by(_files.c.made_at.desc())).scalars())]
+
+    @reads
+    def certificate_file(self, db: Connection, replication: str, name: str, kind: str) -> bytes:
+        """One of both files of a certificate: its ``json`` or its ``html``. Raises BadInput if it is not kept."""
+        query = select(_files.c[kind]).where(_files.c.replication == replication, _files.c.name == name)
+        found: bytes | None = db.execute(query).scalar_one_or_none()
+        if found is None:
+            raise BadInput(
+                f"{replication} has no certificate {name}", f"the store keeps the last {CERTIFICATES_KEPT} of them"
+            )
+        return bytes(found)

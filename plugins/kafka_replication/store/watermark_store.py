@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from kafka_replication.store.alerts import Alerts
-from kafka_replication.store.certificates import Certificates
-from kafka_replication.store.groups import Groups
 from kafka_replication.store.leases import Leases
 from kafka_replication.store.runs import Runs
-from kafka_replication.store.sight import Sight
+from kafka_replication.store.sight import Certificates, Groups, Sight
 from kafka_replication.store.tables import Boundaries, FailedRecords, Sums, Watermarks
 
 
