@@ -177,7 +177,9 @@ def _topics(flow: Flow, value: str) -> Fields:
     if renames := _renames(flow):
         between = re.escape(separator)
         exclude.append(f"^(?:.*{between})?{re.escape(flow.target)}{between}")
-    include = [entry for entry in include if names.is_pattern(entry) or not any(_fits(out, entry) for out in exclude)]
+    include = [
+        entry for entry in include if names.is_pattern(entry) or not any(names.fits(out, entry) for out in exclude)
+    ]
     fields: dict[str, object] = {"topics.include": include}
     if any(map(names.is_pattern, include)):
         fields["topics.exclude"] = exclude
@@ -197,10 +199,6 @@ def _groups(flow: Flow, value: str) -> Fields:  # noqa: ARG001 - see `Rule`
         f"groups.{name}": list(_entries(flow.given.get(key, key), flow.settings[key]))
         for name, key in zip(("include", "exclude"), keys, strict=True)
     }
-
-
-def _fits(entry: str, topic: str) -> bool:
-    return bool(names.compiled(entry).match(topic)) if names.is_pattern(entry) else entry == topic
 
 
 def _renames(flow: Flow) -> bool:

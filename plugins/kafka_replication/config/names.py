@@ -134,6 +134,11 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise ValueError(f"is not a regular expression that Python's re can read: {error}") from None
 
 
+def fits(entry: str, name: str) -> bool:
+    """True if the entry is this name, or an expression that matches it from its start."""
+    return compiled(entry).match(name) is not None if is_pattern(entry) else entry == name
+
+
 def check_topic_entry(entry: str) -> str:
     """A topic name, or a regular expression that starts with ``^``."""
     if is_pattern(entry):

@@ -142,14 +142,9 @@ class Groups(Section):
 
     def selects(self, group: str) -> bool:
         """True if the committed offsets of a group of this name are to be moved."""
-        return _names(self.include, group) and not _names(self.exclude, group)
-
-
-def _names(entries: tuple[str, ...], group: str) -> bool:
-    return any(
-        names.compiled(entry).match(group) is not None if names.is_pattern(entry) else entry == group
-        for entry in entries
-    )
+        return any(names.fits(entry, group) for entry in self.include) and not any(
+            names.fits(entry, group) for entry in self.exclude
+        )
 
 
 class Spark(Section):

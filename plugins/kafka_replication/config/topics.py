@@ -150,9 +150,7 @@ class Topics(Section):
 
 
 def _matches(entry: str, topic: str) -> bool:
-    if not names.is_pattern(entry):
-        return entry == topic
-    return not names.is_internal(topic) and names.compiled(entry).match(topic) is not None
+    return names.fits(entry, topic) and not (names.is_pattern(entry) and names.is_internal(topic))
 
 
 def _check_partitions(value: object) -> object:
