@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from kafka_replication.model.errors import BadInput, ConnectionMissing
@@ -161,6 +161,9 @@ class Definition:
         return dict(extra)
 
 
+FIELDS = tuple(each.name for each in fields(Definition) if each.name != "connection_id")
+
+
 def callback_allowlist(text: str | None) -> frozenset[str]:
     """The dotted paths in the value of ``[apache_kafka] callback_allowlist``, which commas separate."""
     return frozenset(path.strip() for path in (text or "").split(",") if path.strip())
@@ -218,13 +221,4 @@ def _read(connection_id: str) -> Definition:
         raise ConnectionMissing(f"{name} is not JSON ({e})", f"use the JSON form, not the URI form, {SEE}") from e
     if not isinstance(value, dict):
         raise ConnectionMissing(f"{name} is not a JSON object", f"use the JSON form, {SEE}")
-    return Definition(
-        connection_id=connection_id,
-        conn_type=value.get("conn_type"),
-        host=value.get("host"),
-        port=value.get("port"),
-        schema=value.get("schema"),
-        login=value.get("login"),
-        password=value.get("password"),
-        extra=value.get("extra"),
-    )
+    return Definition(connection_id=connection_id, **{name: value.get(name) for name in FIELDS})

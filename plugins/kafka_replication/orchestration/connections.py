@@ -18,6 +18,7 @@ from airflow.sdk.log import mask_secret
 from kafka_replication.connections import (
     ALLOWLIST_OPTION,
     ALLOWLIST_SECTION,
+    FIELDS,
     SEE,
     STORE_URL,
     Definition,
@@ -69,16 +70,7 @@ def lookup(connection_id: str) -> Connection:
 
 
 def _definition(connection: Connection) -> Definition:
-    return Definition(
-        connection_id=connection.conn_id,
-        conn_type=connection.conn_type,
-        host=connection.host,
-        port=connection.port,
-        schema=connection.schema,
-        login=connection.login,
-        password=connection.password,
-        extra=connection.extra,
-    )
+    return Definition(connection_id=connection.conn_id, **{name: getattr(connection, name) for name in FIELDS})
 
 
 NAME = "kafka_replication_store"
