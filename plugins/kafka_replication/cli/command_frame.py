@@ -7,6 +7,7 @@ The ways to send alerts that this command line lacks.
 
 from __future__ import annotations
 
+import getpass
 import importlib.util
 import json
 import logging
@@ -51,6 +52,14 @@ def until_time(text: str) -> datetime:
         return parse_time(text)
     except ValueError as e:
         raise BadInput(f"--until {text!r} {e}", "write it like 2030-01-31T06:00:00Z") from e
+
+
+def user() -> str:
+    """The name of the user at this terminal. Raises BadInput."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as e:  # a container's user without a name
+        raise BadInput("the user of this terminal has no name", "say who approves with --by") from e
 
 
 def url() -> str:

@@ -10,14 +10,14 @@ The commands for what goes on on the target beside records: ``groups``, and ``ac
 
 from __future__ import annotations
 
-import getpass
 import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from kafka_replication.cli.command_frame import File, Json, Result, act, until_time
+from kafka_replication.cli.command_frame import File, Json, Result, act, until_time, user
+from kafka_replication.cli.terminal_progress import with_spark
 from kafka_replication.documents import ApprovedDocument, GapRow, ResetDocument
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.model.choices import Action, GroupAction
@@ -74,14 +74,6 @@ def approve_gap(
     act(file, as_json, action, writes=True)
 
 
-def user() -> str:
-    """The name of the user at this terminal. Raises BadInput."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError) as e:  # a container's user without a name
-        raise BadInput("the user of this terminal has no name", "say who approves with --by") from e
-
-
 def reset(
     file: File,
     topic: Topic,
@@ -135,8 +127,6 @@ def adopt(
     The exit code is 1 if one is refused.
     """
 
-    from kafka_replication.cli.terminal_progress import with_spark
-
     def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import adopting
 
@@ -177,7 +167,6 @@ def audit(
     Changes no record, and may work while a run works. What is missing is noted, so that status offers a backfill. Reads
     both sides once, a large amount on Spark. The exit code is 1 if something differs.
     """
-    from kafka_replication.cli.terminal_progress import with_spark
 
     def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import audit as auditing
@@ -237,7 +226,6 @@ def certify(
 
     The exit code is 1 if not everything is verified, or if something is wrong with the certificate that is checked.
     """
-    from kafka_replication.cli.terminal_progress import with_spark
 
     def write(run: Run) -> Result:
         from kafka_replication.runs import audit, certifying

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_replication.cli.command_frame import File, Json, Result, act
+from kafka_replication.cli.command_frame import File, Json, Result, act, user
+from kafka_replication.cli.terminal_progress import with_spark
 from kafka_replication.config.reading import load_replication
 from kafka_replication.connections import EnvironmentConnections
 from kafka_replication.model.errors import BadInput
@@ -44,7 +44,6 @@ def cutover(
 
     May be called again from any place: each step looks anew. The exit code is 1 if a step could not be done.
     """
-    from kafka_replication.cli.terminal_progress import with_spark
 
     def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import cutover as over
@@ -52,8 +51,7 @@ def cutover(
         if apply and abort:
             raise BadInput("--apply and --abort contradict each other", "give one of them")
         do = over.cutover if apply else over.abort if abort else over.preview
-        who = by or getpass.getuser()
-        wishes = over.Wishes(by=who, reason=reason, quiet=quiet, deny=deny, sample=audit, out=certificate)
+        wishes = over.Wishes(by=by or user(), reason=reason, quiet=quiet, deny=deny, sample=audit, out=certificate)
         document = do(run, wishes, launcher)
         return document, document.text, int(document.failed and document.applied)
 
@@ -78,7 +76,6 @@ def failover(
     target.
     The exit code is 1 if something could not be verified or moved.
     """
-    from kafka_replication.cli.terminal_progress import with_spark
 
     def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import failover as over
@@ -87,7 +84,7 @@ def failover(
         if apply and undo:
             raise BadInput("--apply and --undo contradict each other", "give one of them")
         if apply:
-            document = over.failover(run, Asked(by=by or getpass.getuser(), reason=reason), launcher)
+            document = over.failover(run, Asked(by=by or user(), reason=reason), launcher)
         else:
             document = over.undo(run) if undo else over.preview(run)
         return document, document.text, int(document.failed and document.applied)
@@ -115,15 +112,13 @@ def failback(
     The other direction copies behind everything that the source has, and is cut over; then the first one goes on.
     May be called again from any place. The exit code is 1 if a step could not be done.
     """
-    from kafka_replication.cli.terminal_progress import with_spark
 
     def action(run: Run, launcher: Launcher) -> Result:
         from kafka_replication.runs import cutover as over
         from kafka_replication.runs import failback as returning
 
         other = open_run(load_replication(back), EnvironmentConnections(), run.store, run.run_id, run.deadline)
-        who = by or getpass.getuser()
-        wishes = over.Wishes(by=who, reason=reason, quiet=quiet, aside=aside, sample=audit, out=certificate)
+        wishes = over.Wishes(by=by or user(), reason=reason, quiet=quiet, aside=aside, sample=audit, out=certificate)
         document = (returning.failback if apply else returning.preview)(run, other, wishes, launcher)
         return document, document.text, int(document.failed and document.applied)
 
