@@ -29,6 +29,15 @@ FAILED_SUFFIX = ".failed"
 GROUPS_SUFFIX = ".groups"
 REPAIR_SUFFIX = ".repair"
 TURN_SUFFIX = ".turn"
+DAG_SUFFIXES = {  # of the DAGs beside that of a replication
+    BACKFILL_SUFFIX: "the name of its backfill DAG",
+    AUDIT_SUFFIX: "how the audit DAG of a replication is called",
+    DRILL_SUFFIX: "the name of its DAG for failover drills",
+    FAILED_SUFFIX: "the name of its DAG for failed records",
+    GROUPS_SUFFIX: "the name of its DAG for consumer groups",
+    REPAIR_SUFFIX: "the name of its DAG for gaps and resets",
+    TURN_SUFFIX: "the name of its DAG for cut-over, failover and failback",
+}
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
 TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
@@ -55,15 +64,7 @@ def check_replication_name(name: str) -> str:
         )
     if len(name) > NAME_MAX:
         raise ValueError(f"must be at most {NAME_MAX} characters long, not {len(name)}")
-    for suffix, dag in {
-        BACKFILL_SUFFIX: "the name of its backfill DAG",
-        AUDIT_SUFFIX: "how the audit DAG of a replication is called",
-        DRILL_SUFFIX: "the name of its DAG for failover drills",
-        FAILED_SUFFIX: "the name of its DAG for failed records",
-        GROUPS_SUFFIX: "the name of its DAG for consumer groups",
-        REPAIR_SUFFIX: "the name of its DAG for gaps and resets",
-        TURN_SUFFIX: "the name of its DAG for cut-over, failover and failback",
-    }.items():
+    for suffix, dag in DAG_SUFFIXES.items():
         if name.endswith(suffix):
             raise ValueError(f"must not end in '{suffix}': that is {dag}")
     if name == WATCH_DAG:

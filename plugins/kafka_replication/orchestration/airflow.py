@@ -13,17 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_replication.config import Replication
-from kafka_replication.config.names import (
-    AUDIT_SUFFIX,
-    BACKFILL_SUFFIX,
-    DRILL_SUFFIX,
-    FAILED_SUFFIX,
-    GROUPS_SUFFIX,
-    REPAIR_SUFFIX,
-    TURN_SUFFIX,
-    WATCH_DAG,
-)
+from kafka_replication.config import Replication, names
 from kafka_replication.config.reading import load_all
 from kafka_replication.model.errors import BadInput, ConfigError, ReplicationError
 from kafka_replication.runtime import extras
@@ -50,12 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["dags", "raise_import_errors"]
 BY_HAND: dict[str, Callable[[Replication], DAG]] = {
-    AUDIT_SUFFIX: build_audit_dag,
-    BACKFILL_SUFFIX: build_backfill_dag,
-    DRILL_SUFFIX: build_drill_dag,
-    FAILED_SUFFIX: build_failed_dag,
-    GROUPS_SUFFIX: build_groups_dag,
-    REPAIR_SUFFIX: build_repair_dag,
+    names.AUDIT_SUFFIX: build_audit_dag,
+    names.BACKFILL_SUFFIX: build_backfill_dag,
+    names.DRILL_SUFFIX: build_drill_dag,
+    names.FAILED_SUFFIX: build_failed_dag,
+    names.GROUPS_SUFFIX: build_groups_dag,
+    names.REPAIR_SUFFIX: build_repair_dag,
 }
 
 
@@ -74,7 +64,7 @@ def dags(folder: Path) -> dict[str, DAG]:
         },
         **{each.name: partial(build_dag, each) for each in good},
         **{f"{each.name}{suffix}": partial(build, each) for each in good for suffix, build in _beside(each, folder)},
-        **({WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
+        **({names.WATCH_DAG: partial(build_watch_dag, folder)} if good else {}),
     }
     own = get_parsing_context().dag_id  # set as a task starts
     return {dag_id: build() for dag_id, build in builders.items() if own in (None, dag_id)}
@@ -84,9 +74,12 @@ def _beside(replication: Replication, folder: Path) -> Iterator[tuple[str, Calla
     """The DAGs beside that of the replication; the one for consumer groups only if it moves some, those that seal it,
     or drill that, only if it can be sealed.
     """
-    without = set() if replication.groups.include else {GROUPS_SUFFIX}
-    without |= {DRILL_SUFFIX, TURN_SUFFIX} if replication.not_one_to_one else set()
-    builders: dict[str, Callable[[Replication], DAG]] = {**BY_HAND, TURN_SUFFIX: partial(build_turn_dag, folder=folder)}
+    without = set() if replication.groups.include else {names.GROUPS_SUFFIX}
+    without |= {names.DRILL_SUFFIX, names.TURN_SUFFIX} if replication.not_one_to_one else set()
+    builders: dict[str, Callable[[Replication], DAG]] = {
+        **BY_HAND,
+        names.TURN_SUFFIX: partial(build_turn_dag, folder=folder),
+    }
     return ((suffix, build) for suffix, build in builders.items() if suffix not in without)
 
 
@@ -148,16 +141,16 @@ class WatchOperator(BaseOperator):
         from kafka_replication.runs.watching import side_by_side
 
         replications, _ = _read(self.folder)
-        names = [replication.name for replication in replications]
+        watched = [replication.name for replication in replications]
         results = side_by_side(replications, lambda replication: self._look(replication, context))
         try:
-            observability.looked(store, names)
+            observability.looked(store, watched)
         except ReplicationError as problem:
             self.log.warning("no metrics were sent: the store cannot be used: %s", problem)
         if failed := [str(result) for result in results if isinstance(result, Exception)]:
             raise AirflowException("\n".join(failed))
         return {
-            name: causes for name, causes in zip(names, results, strict=True) if isinstance(causes, list) and causes
+            name: causes for name, causes in zip(watched, results, strict=True) if isinstance(causes, list) and causes
         }
 
     def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
@@ -172,7 +165,7 @@ class WatchOperator(BaseOperator):
 
 def build_watch_dag(folder: Path) -> DAG:
     with DAG(
-        dag_id=WATCH_DAG,
+        dag_id=names.WATCH_DAG,
         schedule=EVERY_MINUTE,
         start_date=START,
         catchup=False,

@@ -17,16 +17,7 @@ from typing import Any
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from kafka_replication.config import Replication
-from kafka_replication.config.names import (
-    AUDIT_SUFFIX,
-    BACKFILL_SUFFIX,
-    DRILL_SUFFIX,
-    FAILED_SUFFIX,
-    REPAIR_SUFFIX,
-    TURN_SUFFIX,
-    is_pattern,
-)
+from kafka_replication.config import Replication, names
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration.operators import BackfillPlanOperator, IntervalPlanOperator, PlanOperator
 from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
@@ -51,8 +42,8 @@ def text_field(title: str, description: str, *values: str) -> Param:
 
 def topics_field(replication: Replication) -> Param:
     """Offers the topics to choose from if the file names each of them."""
-    names = replication.topics.include
-    offered = [] if any(map(is_pattern, names)) else sorted(names)
+    entries = replication.topics.include
+    offered = [] if any(map(names.is_pattern, entries)) else sorted(entries)
     offers: dict[str, Any] = {"examples": offered} if offered else {}
     return Param(
         None,
@@ -151,14 +142,14 @@ def doc_md(replication: Replication) -> str:
     )
     dry = "" if by_interval else "**Dry run** in the form of Trigger shows what would be copied. "
     besides = (
-        f"{dry}Beside this DAG: `{name}{AUDIT_SUFFIX}` compares what was copied with the source;"
-        f" `{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied;"
-        f" `{name}{REPAIR_SUFFIX}` approves a gap, or starts a topic again."
+        f"{dry}Beside this DAG: `{name}{names.AUDIT_SUFFIX}` compares what was copied with the source;"
+        f" `{name}{names.FAILED_SUFFIX}` lists, retries or discards records that could not be copied;"
+        f" `{name}{names.REPAIR_SUFFIX}` approves a gap, or starts a topic again."
     )
     if not replication.not_one_to_one:
         besides += (
-            f" `{name}{DRILL_SUFFIX}` says what would be left if the source died now; `{name}{TURN_SUFFIX}` cuts over,"
-            " gives the source up, or goes back to it."
+            f" `{name}{names.DRILL_SUFFIX}` says what would be left if the source died now;"
+            f" `{name}{names.TURN_SUFFIX}` cuts over, gives the source up, or goes back to it."
         )
     summary = f"""\
 | | |
@@ -175,7 +166,7 @@ clear **`replicate` and downstream**: Airflow repeats only what is left, and not
 its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead. A run that went
 well outside of Airflow does not turn a failed one here green: `kafka-replication status` says how things stand.
 
-Airflow's own card *Backfill* {airflows}. To copy a range that you name, use `{name}{BACKFILL_SUFFIX}`.{paused}
+Airflow's own card *Backfill* {airflows}. To copy a range that you name, use `{name}{names.BACKFILL_SUFFIX}`.{paused}
 
 {besides}
 """
@@ -230,7 +221,7 @@ A backfill copies only what is not on the target, so you can repeat it. After a 
 """
     with by_hand(
         replication,
-        BACKFILL_SUFFIX,
+        names.BACKFILL_SUFFIX,
         f"Copies a range of {replication.name} that the trigger's form names",
         page,
         params,

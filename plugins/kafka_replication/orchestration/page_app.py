@@ -24,13 +24,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from kafka_replication.config import names
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
 from kafka_replication.model.times import EPOCH
 from kafka_replication.orchestration.connections import store
 from kafka_replication.runtime import extras
 from kafka_replication.web import PREFIX, pages
-from kafka_replication.web.actions import SUFFIXES, Site, dag_run_of, replication_of, store_run_id
+from kafka_replication.web.actions import Site, dag_run_of, replication_of, store_run_id
 from kafka_replication.web.pages import Choices, Reader, Step
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ Read = Annotated[Reader, Depends(reader)]
 
 def actor(name: str, who: Who, at: At) -> Reader:
     """A reader of one replication, with what this person may start. Raises HTTPException (403)."""
-    dag_ids = [who.check(name), *(f"{name}{suffix}" for suffix in SUFFIXES)]
+    dag_ids = [who.check(name), *(f"{name}{suffix}" for suffix in names.DAG_SUFFIXES)]
     allowed = frozenset(dag_id for dag_id in dag_ids if who.may(dag_id, "POST", DagAccessEntity.RUN))
     with create_session() as session:
         paused = frozenset(dag_id for dag_id in allowed if (dag := session.get(DagModel, dag_id)) and dag.is_paused)

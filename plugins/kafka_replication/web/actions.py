@@ -10,29 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from kafka_replication.config.names import (
-    AUDIT_SUFFIX,
-    BACKFILL_SUFFIX,
-    DRILL_SUFFIX,
-    FAILED_SUFFIX,
-    GROUPS_SUFFIX,
-    REPAIR_SUFFIX,
-    TURN_SUFFIX,
-)
+from kafka_replication.config import names
 from kafka_replication.documents import StatusRow
 from kafka_replication.overview.rows import Row
 from kafka_replication.watermarks.failed import FailedRow
 
-# Of the DAGs beside that of the replication.
-SUFFIXES: Final = (
-    AUDIT_SUFFIX,
-    BACKFILL_SUFFIX,
-    DRILL_SUFFIX,
-    FAILED_SUFFIX,
-    GROUPS_SUFFIX,
-    REPAIR_SUFFIX,
-    TURN_SUFFIX,
-)
 PLAN, AUDIT, HANDLE, REPAIR = "plan", "audit", "handle", "repair"  # the first tasks of the DAGs
 
 
@@ -66,7 +48,7 @@ class Action:
 
     def switched_off(self) -> Action:
         """The action on a DAG that is switched off. Only a person may switch a schedule on."""
-        if self.dag_id.endswith(SUFFIXES):
+        if self.dag_id.endswith(tuple(names.DAG_SUFFIXES)):
             return replace(self, unpause=True)
         title = "Switch the schedule on, too: while it is off, Airflow starts nothing"
         return replace(self, fields=(*self.fields, Field(name="unpause", title=title, kind="unpause")))
@@ -103,7 +85,7 @@ def _all(row: Row) -> Iterator[Action]:
         name="backfill",
         title="Backfill",
         text="Copies a range again that nothing on the target covers. Begin with a dry run.",
-        dag_id=f"{name}{BACKFILL_SUFFIX}",
+        dag_id=f"{name}{names.BACKFILL_SUFFIX}",
         task=PLAN,
         fields=(
             Field(name="topics", title="Topics", kind="list"),
@@ -117,7 +99,7 @@ def _all(row: Row) -> Iterator[Action]:
         name="audit",
         title="Audit",
         text="Compares what was copied with the source again, and changes nothing.",
-        dag_id=f"{name}{AUDIT_SUFFIX}",
+        dag_id=f"{name}{names.AUDIT_SUFFIX}",
         task=AUDIT,
         fields=(_TOPIC, _PARTITION, *_OFFSETS),
     )
@@ -125,7 +107,7 @@ def _all(row: Row) -> Iterator[Action]:
         name="approve-gap",
         title="Approve a gap",
         text="Gives up exactly these source offsets, which can no longer be read, so that copying goes on after them.",
-        dag_id=f"{name}{REPAIR_SUFFIX}",
+        dag_id=f"{name}{names.REPAIR_SUFFIX}",
         task=REPAIR,
         conf={"action": "approve-gap"},
         fields=tuple(replace(one, required=True) for one in (_TOPIC, _PARTITION, *_OFFSETS, _REASON)),
@@ -134,7 +116,7 @@ def _all(row: Row) -> Iterator[Action]:
         name="reset",
         title="Reset a topic",
         text="Starts a topic again whose source or target topic was re-created: everything is copied again.",
-        dag_id=f"{name}{REPAIR_SUFFIX}",
+        dag_id=f"{name}{names.REPAIR_SUFFIX}",
         task=REPAIR,
         conf={"action": "reset"},
         fields=(
@@ -146,7 +128,7 @@ def _all(row: Row) -> Iterator[Action]:
 
 def failed_records(row: Row, allowed: Collection[str]) -> list[Action]:
     """The actions on all records that wait for a decision; each row has the same for itself."""
-    dag_id = f"{row.replication}{FAILED_SUFFIX}"
+    dag_id = f"{row.replication}{names.FAILED_SUFFIX}"
     if dag_id not in allowed:
         return []
     texts = {
@@ -207,7 +189,7 @@ def store_run_id(dag_id: str, dag_run_id: str) -> str:
 
 def dag_run_of(name: str, run_id: str) -> tuple[str, str] | None:
     """The DAG and its run behind a run of the store; None for one that a command started."""
-    for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
+    for dag_id in (name, f"{name}{names.BACKFILL_SUFFIX}"):
         if run_id.startswith(prefix := store_run_id(dag_id, "")):
             return dag_id, run_id.removeprefix(prefix)
     return None
@@ -215,7 +197,7 @@ def dag_run_of(name: str, run_id: str) -> tuple[str, str] | None:
 
 def replication_of(dag_id: str) -> str:
     """The replication whose DAG this is."""
-    for suffix in SUFFIXES:
+    for suffix in names.DAG_SUFFIXES:
         if dag_id.endswith(suffix):
             return dag_id.removesuffix(suffix)
     return dag_id
