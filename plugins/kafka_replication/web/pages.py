@@ -19,8 +19,7 @@ from kafka_replication.model.times import amount
 from kafka_replication.overview.rows import Row, is_old, rows
 from kafka_replication.reporting.progress import state_of
 from kafka_replication.watermarks.failed import OPEN
-from kafka_replication.watermarks.sight import CopiedRange, Sample
-from kafka_replication.watermarks.values import RunRecord
+from kafka_replication.watermarks.sight import CopiedRange
 from kafka_replication.web import actions, plots
 from kafka_replication.web.actions import Site
 from kafka_replication.web.plots import PERIODS, Plot, RangeMap, judged
@@ -257,16 +256,10 @@ def _place(key: PartitionKey) -> tuple[str, int]:
     return key.source.topic, key.source.partition
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    record: RunRecord
-    state: str
-
-
 def _runs(reader: Reader, row: Row, before: int | None) -> Mapping[str, Any]:
     found = reader.store.runs_before(row.replication, before, AT_ONCE + 1)
     working = {each.run_id for each in row.running}
-    shown = [_Run(record, "running" if record.run_id in working else state_of(record)) for _, record in found[:AT_ONCE]]
+    shown = [(run, "running" if run.run_id in working else state_of(run)) for _, run in found[:AT_ONCE]]
     return {"runs": shown, "before": found[AT_ONCE - 1][0] if len(found) > AT_ONCE else None}
 
 
@@ -278,15 +271,9 @@ def _plots(reader: Reader, name: str, period: str) -> list[Plot]:
         points = plots.points(samples, value, since, reader.now, added=bars)
         return Plot(title=title, since=since, until=reader.now, points=points, form=form, bars=bars)
 
-    def lag_records(sample: Sample) -> float | None:
-        return sample.lag.records
-
-    def lag_seconds(sample: Sample) -> float | None:
-        return sample.lag.seconds
-
     return [
-        plot("Lag in records", lag_records, plots.short, bars=False),
-        plot("Lag in time", lag_seconds, plots.span, bars=False),
+        plot("Lag in records", lambda sample: sample.lag.records, plots.short, bars=False),
+        plot("Lag in time", lambda sample: sample.lag.seconds, plots.span, bars=False),
         plot("Records copied", lambda sample: sample.records, plots.short, bars=True),
         plot("Bytes copied", lambda sample: sample.bytes, amount, bars=True),
     ]
