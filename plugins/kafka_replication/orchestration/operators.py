@@ -119,15 +119,7 @@ class PlanOperator(StepOperator):
             plan = steps.prepare(run, request)
             run.hold.narrow(topics_of(plan))
         self.log.info("plan of run %s:\n%s", run.run_id, plan_table(plan))
-        return {
-            "run_id": run.run_id,
-            "idle": plan.idle,
-            "to_copy": len(plan.to_copy),
-            "to_verify": len(plan.pending),
-            "refused": len(plan.refused),
-            "notes": list(plan.notes),
-            "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
-        }
+        return {**_numbers(run.run_id, plan), "refused": len(plan.refused), "notes": list(plan.notes)}
 
     def _show(self, context: Context, request: Request) -> None:
         from kafka_replication.documents import as_json
