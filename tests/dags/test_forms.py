@@ -199,7 +199,7 @@ def test_all_values_that_are_wrong_are_named_at_once() -> None:
     params = build_failed_dag(replication()).params
     values = {name: params.get_param(name).resolve(value) for name, value in {**params.dump(), **WRONG}.items()}
     with pytest.raises(BadInput) as failed:
-        action_of(values)
+        action_of(values, Action, Action.LIST)
     assert "action: 'drop' is no action" in str(failed.value) and "list, show, retry, discard" in str(failed.value)
     with pytest.raises(BadInput) as failed:
         asked(values).selection(Action.LIST)

@@ -55,9 +55,13 @@ def topics_field(replication: Replication) -> Param:
     )
 
 
+def switch_field(title: str, description: str, default: bool = False) -> Param:
+    return Param(default, type="boolean", title=title, description=description)
+
+
 def dry_run_field(default: bool, task: str = "plan") -> Param:
     text = f"Only show what would be done, in the log and the XCom of the task {task}; change nothing."
-    return Param(default, type="boolean", title="Dry run", description=text)
+    return switch_field("Dry run", text, default)
 
 
 def build_dag(replication: Replication) -> DAG:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
@@ -22,7 +22,7 @@ from kafka_replication.model.choices import STATES, Action, FailureKind
 from kafka_replication.model.errors import BadInput, Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dag_factory import by_hand, dry_run_field, number_field, text_field
+from kafka_replication.orchestration.dag_factory import by_hand, dry_run_field, number_field, switch_field, text_field
 from kafka_replication.orchestration.operators import OnSparkOperator, StepOperator
 from kafka_replication.orchestration.task_run import form_text
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafka_replication.runs.repair import Approval
     from kafka_replication.runs.run import Run
 
-
+A = TypeVar("A", bound=StrEnum)
 # Most differing ranges per partition in the XCom, of which the log shows the first ten; most failed records in it, of
 # which the log shows the first fifty.
 IN_XCOM = 1000
@@ -114,7 +114,7 @@ class FailedOperator(StepOperator):
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
             mistakes, filters = Mistakes(), asked(params)
-            action = mistakes.of(lambda: action_of(params), Action.LIST)
+            action = mistakes.of(lambda: action_of(params, Action, Action.LIST), Action.LIST)
             mistakes.of(lambda: filters.selection(action), None)
             mistakes.raise_all()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
@@ -126,12 +126,12 @@ class FailedOperator(StepOperator):
             raise AirflowFailException("some records stay as they were; the log and the XCom say why")
 
 
-def action_of(params: Any) -> Action:
-    """The action that the form asks for; empty means list. Raises BadInput."""
-    action = form_text(params["action"]) or Action.LIST
-    if action not in set(Action):
-        raise BadInput(f"action: {action!r} is no action", f"one of {', '.join(Action)}")
-    return Action(action)
+def action_of(params: Any, actions: type[A], if_empty: str = "") -> A:
+    """The one of these actions that the form asks for. Raises BadInput."""
+    action = form_text(params["action"]) or if_empty
+    if action not in set(actions):
+        raise BadInput(f"action: {action!r} is no action", f"trigger again with one of {', '.join(actions)}")
+    return actions(action)
 
 
 def decided_by(params: Any, dag_run: Any) -> str:
@@ -186,12 +186,7 @@ def build_failed_dag(replication: Replication) -> DAG:
             *STATES,
             "any",
         ),
-        "all": Param(
-            False,
-            type="boolean",
-            title="All",
-            description="Retry or discard all records; needed if no filter above is set.",
-        ),
+        "all": switch_field("All", "Retry or discard all records; needed if no filter above is set."),
         "by": text_field(
             "Who",
             "Who decides on a retry or discard, for the history of the records; empty means you, as Airflow knows you.",
@@ -267,10 +262,7 @@ class RepairOperator(StepOperator):
         """Raises AirflowException, with what is wrong and the remedy."""
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
-            action = form_text(params["action"])
-            if action not in set(Repair):
-                raise BadInput(f"action: {action!r} is no action", f"trigger again with one of {', '.join(Repair)}")
-            if action == Repair.RESET:
+            if action_of(params, Repair) == Repair.RESET:
                 return self._reset(run, params)
             return self._approve(run, approval_of(params, context["dag_run"]))
 

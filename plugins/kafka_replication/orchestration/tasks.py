@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from datetime import timedelta
 from importlib.abc import InspectLoader
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import TriggerRule
 
@@ -48,7 +48,11 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
     def alert(context: Context) -> None:
         from kafka_replication.orchestration import watching
 
-        log.error("%s", message(replication, context))
+        task = context["ti"].task_id
+        reason = context.get("exception") or (
+            f"the task was killed or lost; its log may say more. Clear '{task}' with its downstream tasks"
+        )
+        log.error("replication %s failed: run %s, task %s\n%s", replication.name, context["run_id"], task, reason)
         why = task_run.error_of(context.get("exception")) or str(
             context.get("exception") or "its task was killed or lost"
         )
@@ -101,16 +105,6 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
         _in_time(replication, lambda: watching.look(replication, context))
 
     return heal
-
-
-def message(replication: Replication, context: Any) -> str:
-    """The failures of the run with their places and remedies."""
-    task, run = context["ti"], context["run_id"]
-    why = (
-        context.get("exception")
-        or f"the task was killed or lost; its log may say more. Clear '{task.task_id}' with its downstream tasks"
-    )
-    return f"replication {replication.name} failed: run {run}, task {task.task_id}\n{why}"
 
 
 def problems(replication: Replication) -> list[ConfigError]:

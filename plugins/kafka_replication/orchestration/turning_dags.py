@@ -17,9 +17,9 @@ from kafka_replication.config.names import DRILL_SUFFIX, TURN_SUFFIX
 from kafka_replication.config.reading import load_all
 from kafka_replication.model.errors import BadInput
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.dag_factory import by_hand, dry_run_field, number_field, text_field
+from kafka_replication.orchestration.dag_factory import by_hand, dry_run_field, number_field, switch_field, text_field
 from kafka_replication.orchestration.operators import OnSparkOperator, StepOperator
-from kafka_replication.orchestration.repair_dags import decided_by
+from kafka_replication.orchestration.repair_dags import action_of, decided_by
 from kafka_replication.orchestration.task_run import form_text
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ class TurnOperator(OnSparkOperator):
 
 def turn_of(params: Any) -> Turn:
     """The action that the form asks for. Raises BadInput."""
-    action = form_text(params["action"])
-    if action not in set(Turn):
-        raise BadInput(f"action: {action!r} is no action", f"trigger again with one of {', '.join(Turn)}")
+    action = action_of(params, Turn)
     if params["dry_run"] and action in (Turn.ABORT, Turn.UNDO):
         raise BadInput(
             f"{action} has no dry run: it looks first, and where it is refused it says why and changes nothing",
@@ -146,7 +144,7 @@ def turn_of(params: Any) -> Turn:
         )
     if params["deny_producers"] and action == Turn.FAILBACK:  # the rule would deny it to the copies that come then, too
         raise BadInput("a failback does not deny producers", "trigger again with Deny producers switched off")
-    return Turn(action)
+    return action
 
 
 def _obstacle(document: FailoverDocument | TurnDocument) -> str:
@@ -188,17 +186,13 @@ def build_turn_dag(replication: Replication, folder: Path) -> DAG:
         "audit": number_field(
             "Audit", 2**31 - 1, "Chunks of each partition to audit before the seal; -1: all; empty: none.", -1
         ),
-        "deny_producers": Param(
-            False,
-            type="boolean",
-            title="Deny producers",
-            description="For a cutover: a rule (ACL) denies everybody but super users to write to the source's topics.",
+        "deny_producers": switch_field(
+            "Deny producers",
+            "For a cutover: a rule (ACL) denies everybody but super users to write to the source's topics.",
         ),
-        "surplus_aside": Param(
-            False,
-            type="boolean",
-            title="Surplus aside",
-            description="For a failback: copy what only the source has to topics of their own (.surplus), too.",
+        "surplus_aside": switch_field(
+            "Surplus aside",
+            "For a failback: copy what only the source has to topics of their own (.surplus), too.",
         ),
     }
     with by_hand(
