@@ -23,7 +23,6 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
-    bindparam,
     delete,
     func,
     insert,
@@ -355,15 +354,11 @@ def _stored(db: Connection, keys: Collection[PartitionKey], *, lock: bool) -> di
 
 def _write(db: Connection, stored: Mapping[PartitionKey, Watermark], marks: Collection[Watermark]) -> None:
     """Store the new and changed watermarks."""
-    new = [_mark_values(mark) for mark in marks if mark.key not in stored]
-    changed = [_mark_values(mark) for mark in marks if mark.key in stored and mark is not stored[mark.key]]
-    if new:
+    # Not in place of a row that another transaction has just inserted: then this one decides again.
+    if new := [_mark_values(mark) for mark in marks if mark.key not in stored]:
         db.execute(insert(_marks), new)
-    if changed:
-        statement = update(_marks).values({c.name: bindparam(f"new_{c.name}") for c in _marks.c if not c.primary_key})
-        for column in _marks.primary_key.columns:
-            statement = statement.where(column == bindparam(f"new_{column.name}"))
-        db.execute(statement, [{f"new_{name}": value for name, value in row.items()} for row in changed])
+    changed = [mark for mark in marks if mark.key in stored and mark is not stored[mark.key]]
+    replace(db, _marks, [_mark_values(mark) for mark in changed])
 
 
 def _mark_values(mark: Watermark) -> dict[str, Any]:
