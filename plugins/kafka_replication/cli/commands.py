@@ -23,7 +23,9 @@ from kafka_replication.cli.command_frame import File, Json, Result, act, until_t
 from kafka_replication.model.choices import EARLY, TRANSACTIONAL
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import backfill_request, plan_codec
+from kafka_replication.reporting.progress import StatusDocument, recent_runs, runs_at_work
 from kafka_replication.reporting.run import RunReport, planned
+from kafka_replication.reporting.status import VerifyDocument, status_table, verified_rows
 from kafka_replication.reporting.table import (
     CheckDocument,
     CheckFailureDocument,
@@ -35,6 +37,7 @@ from kafka_replication.reporting.table import (
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
+from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
@@ -227,8 +230,6 @@ def status(
 
     def action(run: Run) -> Result:
         from kafka_replication.reporting.causes import problem_lines, problems
-        from kafka_replication.reporting.progress import StatusDocument, recent_runs, runs_at_work
-        from kafka_replication.reporting.status import status_table
 
         rows = terminal_progress.status_rows(run)
         wrong = problems(run.replication, rows, now := datetime.now(UTC))
@@ -264,13 +265,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
     The exit code is 1 if copies differ, or if source or target are not what the ledger says.
     """
 
-    def action(run: Run) -> Result:
-        return terminal_progress.with_spark(run, context.obj, verified)
-
-    def verified(run: Run, launcher: Launcher) -> Result:
-        from kafka_replication.reporting.status import VerifyDocument, verified_rows
-        from kafka_replication.runs.reporting import standing
-
+    def action(run: Run, launcher: Launcher) -> Result:
         with leased(run, live_scope(run)) as leased_run:
             steps.fence_stale_producers(leased_run)
             keys = [key for key in run.view().positions if leased_run.holds(key.target_topic)]
@@ -282,7 +277,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))
 
-    act(file, as_json, action, writes=True)
+    act(file, as_json, lambda run: terminal_progress.with_spark(run, context.obj, action), writes=True)
 
 
 Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]

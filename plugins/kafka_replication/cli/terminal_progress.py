@@ -19,6 +19,7 @@ from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreac
 from kafka_replication.model.times import amount, duration
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.reporting.progress import Progress
+from kafka_replication.runs.reporting import standing, without_target
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime import stopping
 from kafka_replication.spark.launcher import Launcher, terminal_launcher
@@ -62,8 +63,6 @@ def launcher_for(replication: Replication, output: OutputFile | None) -> Launche
 
 def status_rows(run: Run) -> list[PartitionStatus]:
     """The state of each partition. If the target cannot be used, it is the state that the store knows."""
-    from kafka_replication.runs.reporting import standing, without_target
-
     try:
         return standing(run, Run.snapshot_to_show)
     except (Unreachable, NotAdmitted) as error:
