@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
-from kafka_replication.store import is_there, open_store
+from kafka_replication.store import open_store
+from kafka_replication.store.connect import is_there
 from kafka_replication.store.held_lease import HeldLease, Terms
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.values import WatermarkChange

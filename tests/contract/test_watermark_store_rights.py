@@ -14,7 +14,8 @@ from sqlalchemy import NullPool, create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 
 from kafka_replication.model.errors import BadInput, NotAuthorized, Refused, ReplicationError, Unreachable
-from kafka_replication.store import open_store, why_not_writable
+from kafka_replication.store import open_store
+from kafka_replication.store.database import why_not_writable
 from tests.contract.conftest import GIVEN
 
 NOBODY = 65534

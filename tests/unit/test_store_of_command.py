@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka_replication.cli import commands as cli
-from kafka_replication.store import is_there, open_store, shown
+from kafka_replication.store import open_store
+from kafka_replication.store.connect import is_there, shown
 
 FILE = """\
 name: orders-dr

@@ -37,7 +37,7 @@ from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime import extras, stopping
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.workspace import workspace
-from kafka_replication.store import is_there, open_empty, open_store, shown, why_not_writable
+from kafka_replication.store import open_empty, open_store
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore
@@ -73,14 +73,18 @@ def default_store() -> WatermarkStore:
 
 def say_store(exists: bool = True, *, writes: bool = True) -> None:
     """Print on stderr which store is used: another one than that of the DAGs lacks their runs. Raises BadInput."""
+    from kafka_replication.store import connect
+
     notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
     notes += [] if exists else ["new" if writes else "not there: no run is known, and none is made"]
-    typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
+    typer.echo(f"store: {connect.shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
 
 
 def store_findings() -> list[Trouble]:
     """The reasons why a run could not write to the store. Raises BadInput, Unreachable."""
-    error = why_not_writable(url())
+    from kafka_replication.store import database
+
+    error = database.why_not_writable(url())
     return [Trouble.of(error, "store")] if error else []
 
 
@@ -91,7 +95,9 @@ def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
 
     Raises BadInput, Unreachable, Refused.
     """
-    exists = is_there(url())
+    from kafka_replication.store import connect
+
+    exists = connect.is_there(url())
     say_store(exists, writes=writes)
     if exists or writes:
         with closing(default_store()) as store:

@@ -10,8 +10,6 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_replication.model.errors import ReplicationError
-
 if TYPE_CHECKING:
     from kafka_replication.store.watermark_store import WatermarkStore
 
@@ -33,27 +31,4 @@ def open_empty(folder: Path) -> WatermarkStore:
     return open_store(f"sqlite:///{folder}/store.db", logging.DEBUG)
 
 
-def is_there(url: str) -> bool:
-    """True if there is a store at this url. Creates nothing. Raises BadInput, Unreachable."""
-    from kafka_replication.store import connect
-
-    return connect.is_there(connect.parse(url))
-
-
-def why_not_writable(url: str) -> ReplicationError | None:
-    """The error that a run would raise when it writes to this store; None if there is none. Only rights are read, and
-    nothing is written. Raises BadInput, Unreachable.
-    """
-    from kafka_replication.store import connect, database
-
-    return database.why_not_writable(connect.parse(url))
-
-
-def shown(url: str) -> str:
-    """The url without its secrets, for messages. Raises BadInput."""
-    from kafka_replication.store import connect
-
-    return connect.shown(connect.parse(url))
-
-
-__all__ = ["WatermarkStore", "is_there", "open_empty", "open_store", "shown", "why_not_writable"]
+__all__ = ["WatermarkStore", "open_empty", "open_store"]

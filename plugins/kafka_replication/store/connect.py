@@ -168,8 +168,9 @@ def _engine(url: URL, _folder: Path) -> Engine:
     return engine.execution_options(isolation_level="READ COMMITTED")
 
 
-def is_there(url: URL) -> bool:
-    """True if the database has a store. Creates nothing. Raises BadInput, Unreachable."""
+def is_there(store: str) -> bool:
+    """True if there is a store at this url. Creates nothing. Raises BadInput, Unreachable."""
+    url = parse(store)
     if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):  # noqa: PTH110 - Path raises where it may not look
         return False
     engine = connect(url)
@@ -184,8 +185,9 @@ def is_there(url: URL) -> bool:
         engine.dispose()
 
 
-def shown(url: URL) -> str:
-    """The url without user, password and parameters."""
+def shown(store: str) -> str:
+    """The url without user, password and parameters, for messages. Raises BadInput."""
+    url = parse(store)
     return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 

@@ -127,8 +127,11 @@ _SEQUENCE: Final = text(
 )
 
 
-def why_not_writable(url: URL) -> ReplicationError | None:
-    """The error that a run would raise when it writes to this store, or None. Raises BadInput, Unreachable."""
+def why_not_writable(store: str) -> ReplicationError | None:
+    """The error that a run would raise when it writes to the store at this url; None if there is none. Only rights are
+    read, and nothing is written. Raises BadInput, Unreachable.
+    """
+    url = connect.parse(store)
     if url.get_backend_name() == "sqlite":
         return _file(url)
     engine = connect.connect(url)
