@@ -29,7 +29,7 @@ from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.sight import Facts, Lag, Span, Total, Work
 from kafka_replication.web import pages
 from kafka_replication.web.actions import Site
-from kafka_replication.web.pages import Choices, Reader
+from kafka_replication.web.pages import Reader
 from tests.support.status_rows import status_row
 
 REPLICATIONS, PARTITIONS, RUNS, RANGES = 200, 50, 500, 4  # partitions and runs of a replication, ranges of a run
@@ -136,8 +136,8 @@ def pages_of(url: str, store: WatermarkStore) -> dict[str, Callable[[], object]]
     return {
         "all replications": lambda: pages.front(reader, lambda name: True, "", 1, part=False),
         "a search among them": lambda: pages.front(reader, lambda name: True, "replication-19", 1, part=True),
-        "one replication": lambda: pages.replication(reader, KEY.replication, Choices()),
-        "its plots of a year": lambda: pages.replication(reader, KEY.replication, Choices(period="year")),
+        "one replication": lambda: pages.replication(reader, KEY.replication),
+        "its plots of a year": lambda: pages.replication(reader, KEY.replication, period="year"),
         "its numbers, every 2 s": lambda: pages.live(reader, KEY.replication),
         "a partition with its map": lambda: pages.partition(reader, KEY),
         "old runs": lambda: pages.runs(reader, KEY.replication, 30),

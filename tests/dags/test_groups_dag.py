@@ -15,7 +15,7 @@ from kafka_replication.orchestration.airflow import dags
 from kafka_replication.orchestration.repair_dags import GroupsOperator, build_groups_dag
 from kafka_replication.web import pages
 from kafka_replication.web.actions import Site
-from kafka_replication.web.pages import Choices, Reader
+from kafka_replication.web.pages import Reader
 from tests.support.actions import copied_once
 from tests.support.scenario import Scenario
 from tests.support.scenes import clusters, scene
@@ -62,7 +62,7 @@ def test_a_dry_run_then_one_group_then_all(copied: Scenario) -> None:
     states = {name: row["state"] for name, row in execute(copied).items()}
     assert states == {first: "moved", second: "in step"}
     reader = Reader(store=copied.store, site=Site("/page", ""), now=datetime.now(UTC))
-    page = pages.replication(reader, copied.name, Choices())
+    page = pages.replication(reader, copied.name)
     assert "Consumer groups" in page
     assert f"{first}<small>classic</small>" in page
     assert "exact in 1 of 1 partitions" in page

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 294,
-    "classes": 651,
+    "classes": 650,
     "functions": 3889,
     "Protocols": 18,
     "methods of Protocols": 103,

@@ -20,7 +20,7 @@ from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.watermarks.sight import CertificateRow, Drill, Facts, Lag
 from kafka_replication.web import pages
 from kafka_replication.web.actions import Site
-from kafka_replication.web.pages import Choices, Reader
+from kafka_replication.web.pages import Reader
 from tests.support.status_rows import status_row
 
 NAME = "orders-dr"
@@ -103,7 +103,7 @@ def values(html: str, action: str) -> dict[str, str]:
 
 def test_a_page_of_a_replication_is_whole(store: WatermarkStore) -> None:
     store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [ROW])
-    said = text(pages.replication(reader(store), NAME, Choices()))
+    said = text(pages.replication(reader(store), NAME))
     for words in ("kafka_a → kafka_b", "2,000 records, 60 s", "orders-3", "Remedy: approve the gap", "None is open."):
         assert words in said, words
 
@@ -111,13 +111,13 @@ def test_a_page_of_a_replication_is_whole(store: WatermarkStore) -> None:
 def test_settings_that_differ_are_named_once_for_each_topic(store: WatermarkStore) -> None:
     rows = [replace(ROW, partition=number, settings=("flush.ms is 9, and should be <5>",)) for number in range(2)]
     store.record_standing(NAME, FACTS, Lag(2_000, 60.0), rows)
-    said = pages.replication(reader(store), NAME, Choices())
+    said = pages.replication(reader(store), NAME)
     assert said.count("flush.ms is 9, and should be &lt;5&gt;") == 1
 
 
 def test_the_direction_its_seal_and_the_last_drill(store: WatermarkStore) -> None:
     store.record_standing(NAME, FACTS, Lag(2_000, 60.0), [ROW])
-    said = text(pages.replication(reader(store), NAME, Choices()))
+    said = text(pages.replication(reader(store), NAME))
     assert "kafka_a → kafka_b : open. Last failover drill: none yet" in said
     seal = Seal(why="cutover", by="ann", reason="<moved>", target_until=9, run_id="over", time="2030-01-31T06:00:00Z")
     rows = [replace(ROW, partition=number, seal=replace(seal, run_id=f"over-{number}")) for number in range(2)]
@@ -132,7 +132,7 @@ def test_the_direction_its_seal_and_the_last_drill(store: WatermarkStore) -> Non
         groups_moved=18,
     )
     store.record_drill(NAME, drill)
-    html = pages.replication(reader(store), NAME, Choices())
+    html = pages.replication(reader(store), NAME)
     said = text(html)
     assert "2 of 3 partitions are sealed, and nothing more is copied there." in said
     assert html.count("sealed by cutover at 2030-01-31T06:00:00Z, by ann: &lt;moved&gt;") == 1
@@ -147,7 +147,7 @@ def test_the_direction_its_seal_and_the_last_drill(store: WatermarkStore) -> Non
         signed_by="ab",
     )
     store.keep_certificate(NAME, made, b"{}", b"<p>")
-    html = pages.replication(reader(store), NAME, Choices())
+    html = pages.replication(reader(store), NAME)
     for kind in ("html", "json"):
         assert f'href="/kafka-replication/replications/orders-dr/certificates/orders-dr-1.{kind}"' in html
     assert "cutover <b>: all verified ( JSON ; signed by key ab)" in text(html)
@@ -161,5 +161,5 @@ def test_the_direction_its_seal_and_the_last_drill(store: WatermarkStore) -> Non
         run_id="back",
     )
     store.record_standing(NAME, FACTS, Lag(0, 0.0), [replace(ROW, gaps=(turn,))])
-    said = text(pages.replication(reader(store), NAME, Choices()))
+    said = text(pages.replication(reader(store), NAME))
     assert "open. It was opened behind the other direction's seal at 2030-02-01T06:00:00Z, by bob: repaired" in said

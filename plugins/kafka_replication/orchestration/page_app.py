@@ -32,7 +32,7 @@ from kafka_replication.orchestration.connections import store
 from kafka_replication.runtime import extras
 from kafka_replication.web import PREFIX, pages
 from kafka_replication.web.actions import Site, dag_run_of, replication_of, store_run_id
-from kafka_replication.web.pages import Choices, Reader, Step
+from kafka_replication.web.pages import Reader, Step
 
 if TYPE_CHECKING:
     from kafka_replication.store import WatermarkStore
@@ -124,7 +124,7 @@ def front(request: Request, who: Who, read: Read, q: Q = "", page: Page = 1) -> 
 
 
 def replication(name: str, act: Act, period: Q = "day", q: Q = "", partitions: Page = 1, before: Before = None) -> str:
-    return pages.replication(act, name, Choices(period=period, q=q, partitions=partitions, before=before))
+    return pages.replication(act, name, period=period, q=q, page=partitions, before=before)
 
 
 def live(name: str, who: Who, read: Read) -> str:

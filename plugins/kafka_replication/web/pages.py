@@ -71,16 +71,6 @@ class Step:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """The choices in the address of a replication's page."""
-
-    period: str = "day"
-    q: str = ""
-    partitions: int = 1  # the page of partitions
-    before: int | None = None  # the number of a run
-
-
 @cache
 def templates() -> Environment:
     """The templates. Every value is escaped, and a name that is missing is an error."""
@@ -119,10 +109,14 @@ def front(reader: Reader, visible: Callable[[str], bool], q: str, page: int, *, 
     )
 
 
-def replication(reader: Reader, name: str, choices: Choices) -> str:
-    """The page of one replication. Raises BadInput."""
+def replication(
+    reader: Reader, name: str, *, period: str = "day", q: str = "", page: int = 1, before: int | None = None
+) -> str:
+    """The page of one replication: its partitions that ``q`` finds, of that number of ``page``, and its runs before the
+    one with this number. Raises BadInput.
+    """
     row = reader.row(name)
-    period = choices.period if choices.period in PERIODS else "day"
+    period = period if period in PERIODS else "day"
     offered = [reader_action(reader, action) for action in actions.actions(row, reader.allowed)]
     return reader.render(
         "replication.html",
@@ -136,8 +130,8 @@ def replication(reader: Reader, name: str, choices: Choices) -> str:
         past=reader.store.past_alerts(name, AT_ONCE),
         certificates=reader.store.certificates(name),
         groups=sorted(reader.store.groups(name), key=lambda group: group.state in ("moved", "in step")),
-        **_partitions(reader, row, choices.q, choices.partitions),
-        **_runs(reader, row, choices.before),
+        **_partitions(reader, row, q, page),
+        **_runs(reader, row, before),
     )
 
 
