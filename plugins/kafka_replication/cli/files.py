@@ -11,7 +11,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +27,7 @@ from kafka_replication.connections import EnvironmentConnections, variable
 from kafka_replication.documents import as_json as json_of
 from kafka_replication.kafka import topics as cluster_topics
 from kafka_replication.model.errors import BadInput
-from kafka_replication.overview.rows import Row, document, facts_of, in_order, overview_table, row_of, rows
+from kafka_replication.overview.rows import document, facts_of, in_order, overview_table, row_of, rows
 from kafka_replication.reporting.table import verdict
 from kafka_replication.runs import runner
 from kafka_replication.runs.clusters import Clusters
@@ -53,37 +52,17 @@ Folder = Annotated[
 WATCH_HELP = "Show it again every 2 s, until Ctrl-C."
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The replications to show: those of a folder's files, or all of the store. ``broken`` are files with mistakes."""
-
-    replications: tuple[Replication, ...] | None
-    broken: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, folder: Path | None) -> Selection:
-        """Raises BadInput for a folder that is not there."""
-        if folder is None:
-            if not FOLDER.is_dir():
-                return cls(None)
-            folder = FOLDER
-        if not folder.is_dir():
-            raise BadInput(f"{folder}: is not a folder", "name the folder of the replication files, or nothing")
-        loaded, broken = load_all(folder)
-        return cls(tuple(loaded.values()), tuple(str(mistake.error) for mistake in broken))
-
-    def rows(self, store: WatermarkStore, now: datetime) -> list[Row]:
-        """One row for each, first those that need a person; also for those that the store does not know."""
-        if self.replications is None:
-            return rows(store, now)
-        known = rows(store, now, {replication.name for replication in self.replications})
-        names = {row.replication for row in known}
-        unknown = (
-            row_of(Seen(standing=Standing(replication=replication.name, facts=facts_of(replication))), now)
-            for replication in self.replications
-            if replication.name not in names
-        )
-        return in_order([*known, *unknown])
+def _selected(folder: Path | None) -> tuple[Mapping[str, Replication] | None, tuple[str, ...]]:
+    """The replications to show: those of a folder's files by name, None for all of the store; and the mistakes of other
+    files. Raises BadInput for a folder that is not there.
+    """
+    if folder is None and not FOLDER.is_dir():
+        return None, ()
+    folder = folder or FOLDER
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: is not a folder", "name the folder of the replication files, or nothing")
+    loaded, broken = load_all(folder)
+    return loaded, tuple(str(mistake.error) for mistake in broken)
 
 
 def overview(
@@ -104,23 +83,27 @@ def show(folder: Path | None, *, as_json: bool, watch: bool) -> None:
         raise typer.BadParameter("--watch shows a table: leave out --json, or call overview --json repeatedly")
     stopping.on_signals()
     with failures_told(as_json):
-        selection = Selection.of(folder)
+        selected = _selected(folder)
         with store_of_command(writes=False) as store:
             if watch:
-                terminal_progress.watch(lambda: _look(Selection.of(folder), store)[1])
+                terminal_progress.watch(lambda: _look(store, *_selected(folder))[1])
                 raise typer.Exit(0)
-            shown, text, code = _look(selection, store)
+            shown, text, code = _look(store, *selected)
     typer.echo(json.dumps(json_of(shown), indent=2) if as_json else text)
     stopping.leave_if_asked()
     raise typer.Exit(code)
 
 
-def _look(selection: Selection, store: WatermarkStore) -> Result:
-    now = datetime.now(UTC)
-    found = selection.rows(store, now)
-    shown = document(found, selection.broken)
-    text = "\n".join([overview_table(found, now), *(f"BROKEN {mistake}" for mistake in selection.broken)])
-    return shown, text, 2 if selection.broken else int(bool(shown.need_person))
+def _look(store: WatermarkStore, replications: Mapping[str, Replication] | None, broken: tuple[str, ...]) -> Result:
+    """One row for each, first those that need a person; also for those that the store does not know."""
+    now, named = datetime.now(UTC), replications or {}
+    known = rows(store, now, None if replications is None else set(named))
+    unknown = named.keys() - {row.replication for row in known}
+    unseen = (Seen(standing=Standing(replication=name, facts=facts_of(named[name]))) for name in unknown)
+    found = in_order([*known, *(row_of(seen, now) for seen in unseen)])
+    shown = document(found, broken)
+    text = "\n".join([overview_table(found, now), *(f"BROKEN {mistake}" for mistake in broken)])
+    return shown, text, 2 if broken else int(bool(shown.need_person))
 
 
 SHOWN = 20  # topics of the source
