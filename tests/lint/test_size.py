@@ -16,8 +16,8 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 294,
-    "classes": 649,
-    "functions": 3888,
+    "classes": 648,
+    "functions": 3887,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

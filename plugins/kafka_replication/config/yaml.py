@@ -24,7 +24,7 @@ from kafka_replication.config.sections import Section
 
 Place = tuple[str | int, ...]
 MAX_BYTES = 256 * 1024
-MAX_DEPTH = 20  # the model needs 4; PyYAML and `_Reader` recurse
+MAX_DEPTH = 20  # the model needs 4; PyYAML and `Tree` recurse
 
 _ALIAS = "alias"
 _TAG = "tag "
@@ -58,6 +58,45 @@ class Tree:
             place = place[:-1]
         return self.lines.get(place, 1)
 
+    def built(self, node: yaml.Node, place: Place) -> object:
+        """The value of this node, with the lines and problems of all that is in it."""
+        self.lines.setdefault(place, _line(node))
+        self._check(node, place)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.built(item, (*place, number)) for number, item in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
+        return _resolve(node)
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._problem(key, place, "a key must be plain text, not a list or mapping")
+                continue
+            here = (*place, key.value)
+            self._check(key, here)
+            if key.value in values:
+                self._problem(key, here, f"given twice; first in line {self.lines[here]}")
+                continue
+            self.lines[here] = _line(key)
+            values[key.value] = self.built(value, here)
+        return values
+
+    def _check(self, node: yaml.Node, place: Place) -> None:
+        if node.tag == _ALIAS:
+            remedy = "write the value out, or put text that starts with * in quotes"
+            self._problem(node, place, f"aliases (*{node.value}) are not supported; {remedy}")
+        elif node.tag.startswith(_TAG):
+            tag = node.tag.removeprefix(_TAG).replace("tag:yaml.org,2002:", "!!")
+            self._problem(node, place, f"tags ({tag}) are not supported; put text that starts with ! in quotes")
+        elif isinstance(node, yaml.ScalarNode) and _UNPRINTABLE.search(node.value):
+            self._problem(node, place, "holds a control character or half a surrogate pair, which no key takes")
+
+    def _problem(self, node: yaml.Node, place: Place, text: str) -> None:
+        self.problems.append(Mistake(_line(node), place, text))
+
 
 def read_tree(data: bytes) -> Tree:
     """Never raises: if ``data`` cannot be read, the tree's ``problems`` say why."""
@@ -83,7 +122,7 @@ def read_tree(data: bytes) -> Tree:
         return _unreadable(loader.line + 1, f"not valid YAML: {error}")
     tree = Tree()
     if root is not None:
-        tree.value = _Reader(tree).value(root, ())
+        tree.value = tree.built(root, ())
     return tree
 
 
@@ -109,51 +148,6 @@ class _Loader(yaml.SafeLoader):
         if node is not None and event.tag is not None:
             node.tag = _TAG + event.tag
         return node
-
-
-class _Reader:
-    """Walks the nodes once, builds the values, and notes lines and problems."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-
-    def value(self, node: yaml.Node, place: Place) -> object:
-        self._tree.lines.setdefault(place, _line(node))
-        self._check(node, place)
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
-        assert isinstance(node, yaml.ScalarNode)
-        return _resolve(node)
-
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, object]:
-        values: dict[str, object] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self._problem(key, place, "a key must be plain text, not a list or mapping")
-                continue
-            here = (*place, key.value)
-            self._check(key, here)
-            if key.value in values:
-                self._problem(key, here, f"given twice; first in line {self._tree.lines[here]}")
-                continue
-            self._tree.lines[here] = _line(key)
-            values[key.value] = self.value(value, here)
-        return values
-
-    def _check(self, node: yaml.Node, place: Place) -> None:
-        if node.tag == _ALIAS:
-            remedy = "write the value out, or put text that starts with * in quotes"
-            self._problem(node, place, f"aliases (*{node.value}) are not supported; {remedy}")
-        elif node.tag.startswith(_TAG):
-            tag = node.tag.removeprefix(_TAG).replace("tag:yaml.org,2002:", "!!")
-            self._problem(node, place, f"tags ({tag}) are not supported; put text that starts with ! in quotes")
-        elif isinstance(node, yaml.ScalarNode) and _UNPRINTABLE.search(node.value):
-            self._problem(node, place, "holds a control character or half a surrogate pair, which no key takes")
-
-    def _problem(self, node: yaml.Node, place: Place, text: str) -> None:
-        self._tree.problems.append(Mistake(_line(node), place, text))
 
 
 def _line(node: yaml.Node) -> int:
