@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -175,16 +174,13 @@ def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: S
 
 
 def _values(replication: str, row: OpenCause) -> dict[str, Any]:
-    def millis(moment: datetime | None) -> int | None:
-        return None if moment is None else floor_millis(moment)
-
     return {
         "replication": replication,
         "kind": row.key.kind.value,
         "subject": row.key.subject,
-        "since": millis(row.since),
-        "last_seen": millis(row.last_seen),
-        "announced_at": millis(row.announced_at),
+        "since": floor_millis(row.since),
+        "last_seen": floor_millis(row.last_seen),
+        "announced_at": row.announced_at and floor_millis(row.announced_at),
         "document": _OPEN.dump_json(row).decode(),
     }
 

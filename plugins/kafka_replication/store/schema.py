@@ -27,6 +27,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 
 from kafka_replication.model.errors import Refused
 from kafka_replication.store.connect import FIRST_TABLE
@@ -42,6 +43,10 @@ _ADVISORY_LOCK: Final = 4_217_061_881
 metadata = MetaData()
 
 
+def _table(name: str, *parts: SchemaItem) -> Table:
+    return Table(name, metadata, *parts)
+
+
 def _key() -> list[Column[Any]]:
     return [
         Column("replication", String, primary_key=True, nullable=False),
@@ -51,10 +56,9 @@ def _key() -> list[Column[Any]]:
     ]
 
 
-schema_table = Table(FIRST_TABLE, metadata, Column("version", Integer, primary_key=True, autoincrement=False))
-watermarks = Table(
+schema_table = _table(FIRST_TABLE, Column("version", Integer, primary_key=True, autoincrement=False))
+watermarks = _table(
     "kafka_replication_watermarks",
-    metadata,
     *_key(),
     Column("generation", Integer, nullable=False),
     Column("source_topic_id", String, nullable=False),
@@ -66,17 +70,15 @@ watermarks = Table(
 )
 
 # One row for each replication, which stays: it is locked while leases change, and its token never restarts.
-replication_leases = Table(
+replication_leases = _table(
     "kafka_replication_leases",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("token", BigInteger, nullable=False),
 )
 
 # One row for each run that has a lease, a reservation (without a holder) or a place in the queue (waiting).
-leases = Table(
+leases = _table(
     "kafka_replication_target_leases",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("owner", String, primary_key=True),
     Column("holder", String),
@@ -88,9 +90,8 @@ leases = Table(
     Column("token", BigInteger, nullable=False),
 )
 
-runs = Table(
+runs = _table(
     "kafka_replication_runs",
-    metadata,
     Column("sequence", Integer, primary_key=True),
     Column("run_id", String, nullable=False, unique=True),
     Column("replication", String, nullable=False),
@@ -106,9 +107,8 @@ runs = Table(
     Index("kafka_replication_runs_age", "replication", "created_at"),
 )
 
-outcomes = Table(
+outcomes = _table(
     "kafka_replication_range_outcomes",
-    metadata,
     Column("run_id", String, ForeignKey(runs.c.run_id), primary_key=True),
     *_key(),
     Column("from_offset", BigInteger, primary_key=True, autoincrement=False),
@@ -135,9 +135,8 @@ outcomes = Table(
 )
 
 # The offset of a time in a partition, resolved once: both data intervals that meet there use it.
-boundaries = Table(
+boundaries = _table(
     "kafka_replication_boundaries",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("source_topic", String, primary_key=True),
     Column("source_partition", Integer, primary_key=True, autoincrement=False),
@@ -147,9 +146,8 @@ boundaries = Table(
 )
 
 # The causes of alerts that are not over. `document` holds the whole value, the other columns are for queries.
-alerts = Table(
+alerts = _table(
     "kafka_replication_alerts",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("kind", String, primary_key=True),
     Column("subject", String, primary_key=True),
@@ -160,9 +158,8 @@ alerts = Table(
 )
 
 # Records that were set aside. The ledger has them, too, for as long as it keeps receipts.
-failed_records = Table(
+failed_records = _table(
     "kafka_replication_failed_records",
-    metadata,
     *_key(),
     Column("generation", Integer, primary_key=True, autoincrement=False),
     Column("source_offset", BigInteger, primary_key=True, autoincrement=False),
@@ -182,9 +179,8 @@ failed_records = Table(
 )
 
 # How each replication stood when somebody looked last. The front page reads all columns but the last one.
-standings = Table(
+standings = _table(
     "kafka_replication_standings",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("facts", Text, nullable=False),  # JSON of `Facts`
     Column("work", Text),  # JSON of `Work`
@@ -196,9 +192,8 @@ standings = Table(
 )
 
 # Lag and copied records over time. `run_id` is empty but for the minute in which a run ended.
-samples = Table(
+samples = _table(
     "kafka_replication_samples",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("span", BigInteger, primary_key=True, autoincrement=False),  # milliseconds
     Column("at", BigInteger, primary_key=True, autoincrement=False),  # the beginning of the span
@@ -211,9 +206,8 @@ samples = Table(
 )
 
 # Causes that somebody was told of, and that are over.
-past_alerts = Table(
+past_alerts = _table(
     "kafka_replication_past_alerts",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("ended_at", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", String, primary_key=True),
@@ -224,9 +218,8 @@ past_alerts = Table(
 )
 
 # Consumer groups as they were seen, and moved, the last time.
-groups = Table(
+groups = _table(
     "kafka_replication_groups",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("group_id", String, primary_key=True),
     Column("measured_at", BigInteger, nullable=False),
@@ -234,9 +227,8 @@ groups = Table(
 )
 
 # Certificates with both of their files, byte by byte.
-certificates = Table(
+certificates = _table(
     "kafka_replication_certificates",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("name", String, primary_key=True),  # of its files, without what they end with
     Column("made_at", BigInteger, nullable=False),
@@ -246,9 +238,8 @@ certificates = Table(
 )
 
 # Sums that only grow, for metrics: the store forgets old runs.
-totals = Table(
+totals = _table(
     "kafka_replication_totals",
-    metadata,
     Column("replication", String, primary_key=True),
     Column("name", String, primary_key=True),
     Column("kind", String, primary_key=True),  # of a run; else empty
