@@ -103,7 +103,7 @@ def context_of(task_id: str, error: ReplicationError) -> Any:
 
 def fail(**more: Any) -> None:
     """The callback of the plan task, whose source did not answer."""
-    tasks.on_failure(replication(**more))(context_of("plan", AWAY))
+    tasks.on_failure(replication(**more), context_of("plan", AWAY))
 
 
 def try_in_vain(task_id: str, error: ReplicationError) -> None:
@@ -226,7 +226,7 @@ def test_a_look_after_a_good_run_ends_before_airflow_ends_the_task(
     context: Any = {"dag": SimpleNamespace(dag_id=NAME), "ti": SimpleNamespace(task_id="report"), "run_id": "manual-1"}
     with silent() as server:
         monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"postgresql+psycopg://u:p@{LOOPBACK}:{server.port}/x")
-        tasks.on_success(replication())(context)
+        tasks.on_success(replication(), context)
         left = [thread.name for thread in threading.enumerate() if thread.name == "telling"]
     assert left and "is left behind" in caplog.text
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import wait
 from datetime import timedelta
+from functools import partial
 from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING
 
@@ -40,43 +41,40 @@ TELLING = 10.0
 ENDING = 14.0
 
 
-def on_failure(replication: Replication) -> Callable[[Context], None]:
-    """An ``on_failure_callback`` for the two tasks that can end a failed run: ``plan`` (without a plan no other task
-    runs) and ``report``.
+def on_failure(replication: Replication, context: Context) -> None:
+    """An ``on_failure_callback`` of this replication, for the two tasks that can end a failed run: ``plan`` (without a
+    plan no other task runs) and ``report``.
     """
+    from kafka_replication.orchestration import watching
 
-    def alert(context: Context) -> None:
-        from kafka_replication.orchestration import watching
-
-        task = context["ti"].task_id
-        reason = context.get("exception") or (
-            f"the task was killed or lost; its log may say more. Clear '{task}' with its downstream tasks"
-        )
-        log.error("replication %s failed: run %s, task %s\n%s", replication.name, context["run_id"], task, reason)
-        why = task_run.error_of(context.get("exception")) or str(
-            context.get("exception") or "its task was killed or lost"
-        )
-        run_id, is_backfill = task_run.run_id(context), context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
-        teller = watching.watcher(replication, dict(context), TELLING)
-        _in_time(replication, lambda: teller.tell(why, run_id, is_backfill=is_backfill))
-
-    return alert
+    task = context["ti"].task_id
+    reason = context.get("exception") or (
+        f"the task was killed or lost; its log may say more. Clear '{task}' with its downstream tasks"
+    )
+    log.error("replication %s failed: run %s, task %s\n%s", replication.name, context["run_id"], task, reason)
+    why = task_run.error_of(context.get("exception")) or str(context.get("exception") or "its task was killed or lost")
+    run_id, is_backfill = task_run.run_id(context), context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
+    teller = watching.watcher(replication, dict(context), TELLING)
+    _in_time(replication, lambda: teller.tell(why, run_id, is_backfill=is_backfill))
 
 
-def on_retry(replication: Replication) -> Callable[[Context], None]:
+def on_retry(replication: Replication, context: Context) -> None:
     """An ``on_retry_callback``: a cluster that does not answer is told at the first try that fails because of it. All
     other reasons wait for the end of the run: the next try may do it.
     """
+    from kafka_replication.orchestration import watching
 
-    def alert(context: Context) -> None:
-        from kafka_replication.orchestration import watching
+    error, run_id = task_run.error_of(context.get("exception")), task_run.run_id(context)
+    if error is not None:
+        teller = watching.watcher(replication, dict(context), TELLING)
+        _in_time(replication, lambda: teller.tell_try(error, run_id))
 
-        error, run_id = task_run.error_of(context.get("exception")), task_run.run_id(context)
-        if error is not None:
-            teller = watching.watcher(replication, dict(context), TELLING)
-            _in_time(replication, lambda: teller.tell_try(error, run_id))
 
-    return alert
+def on_success(replication: Replication, context: Context) -> None:
+    """An ``on_success_callback`` for the last task: open causes may be healed."""
+    from kafka_replication.orchestration import watching
+
+    _in_time(replication, lambda: watching.look(replication, context))
 
 
 def _in_time(replication: Replication, action: Callable[[], object]) -> None:
@@ -94,17 +92,6 @@ def _in_time(replication: Replication, action: Callable[[], object]) -> None:
 
     if replication.alerts.names_somebody and wait([background.begin(logged, "telling")], ENDING).not_done:
         log.error("telling did not end within %.0f s and is left behind: the store or a cluster hangs", ENDING)
-
-
-def on_success(replication: Replication) -> Callable[[Context], None]:
-    """An ``on_success_callback`` for the last task: open causes may be healed."""
-
-    def heal(context: Context) -> None:
-        from kafka_replication.orchestration import watching
-
-        _in_time(replication, lambda: watching.look(replication, context))
-
-    return heal
 
 
 def problems(replication: Replication) -> list[ConfigError]:
@@ -151,7 +138,7 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
 
     Its trigger rule needs one success among the tasks directly before it, and ``plan`` is one of them.
     """
-    alert, retry = on_failure(replication), on_retry(replication)
+    alert, retry = partial(on_failure, replication), partial(on_retry, replication)
     plan.on_failure_callback, plan.on_retry_callback = [alert], [retry]
     replicate = ReplicateOperator(task_id=REPLICATE, replication=replication, on_retry_callback=retry)
     report = ReportOperator(
@@ -161,7 +148,7 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
         on_failure_callback=alert,
         on_retry_callback=retry,
-        on_success_callback=on_success(replication),
+        on_success_callback=partial(on_success, replication),
     )
     plan >> replicate >> report
     plan >> report
@@ -169,7 +156,7 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
 
 def add_broken_tasks(rest: Replication, error: ConfigError) -> None:
     """Add the tasks for a file with mistakes. It has all of them, for a run that is already at work."""
-    alert = on_failure(rest)
+    alert = partial(on_failure, rest)
     plan, replicate, report = (BrokenFileOperator(task_id=name, error=error, retries=0) for name in TASKS)
     plan.on_failure_callback = report.on_failure_callback = [alert]
     report.trigger_rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
