@@ -207,25 +207,31 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
     beyond the limit.
     """
     rows = list(rows)
-    told = (row for row in rows if row.plan.refused and row.plan.state is not State.SEALED)  # that was meant to be
-    refused = sorted(told, key=lambda row: row.key)
+    refused = [row for row in rows if row.plan.refused and row.plan.state is not State.SEALED]  # that was meant to be
     for kind in (Kind.GAP, Kind.REFUSED):
-        chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
-        for topic, group in itertools.groupby(chosen, key=lambda row: row.topic):
-            yield _refused(replication, kind, topic, list(group))
+        for topic, some in _of_topics(row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)):
+            yield _refused(replication, kind, topic, some)
     yield from foreseen_losses(rows)
     yield from _removed(rows)
     yield from _quarantined(replication, rows)
     yield from _repaired(rows)
+    lag = replication.alerts.lag
     late = {row.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
+        limits = [f"{lag.records} offsets"] if lag.records is not None else []
+        limits += [duration(lag.seconds)] if lag.seconds is not None else []
         which = f"{len(late)} partitions are" if len(late) > 1 else "1 partition is"
         yield Cause(
             key=CauseKey(Kind.LAG),
-            what=f"{which} further behind than alerts.lag allows ({_limit(replication)})",
+            what=f"{which} further behind than alerts.lag allows ({' or '.join(limits)})",
             remedy="check that runs start and end in time; give them more task slots, or raise the limit",
             places=tuple(f"{partition} {why}" for partition, why in sorted(late.items())),
         )
+
+
+def _of_topics(rows: Iterable[PartitionStatus]) -> Iterator[tuple[str, list[PartitionStatus]]]:
+    for topic, group in itertools.groupby(sorted(rows, key=lambda row: row.key), key=lambda row: row.topic):
+        yield topic, list(group)
 
 
 def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[PartitionStatus]) -> Cause:
@@ -255,9 +261,7 @@ def foreseen_losses(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
 
 def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Copies that are no longer on the target, one cause for each topic."""
-    missed = sorted((row for row in rows if row.plan.missed), key=lambda row: row.key)
-    for topic, group in itertools.groupby(missed, key=lambda row: row.topic):
-        of_topic = list(group)
+    for topic, of_topic in _of_topics(row for row in rows if row.plan.missed):
         others = f" (and of {len(of_topic) - 1} other partitions of {topic})" if len(of_topic) > 1 else ""
         yield Cause(
             key=CauseKey(Kind.REMOVED, topic),
@@ -269,9 +273,7 @@ def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
 
 def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Quarantined records that wait for a decision, one cause for each topic."""
-    waiting = sorted((row for row in rows if row.waiting), key=lambda row: row.key)
-    for topic, group in itertools.groupby(waiting, key=lambda row: row.topic):
-        of_topic = list(group)
+    for topic, of_topic in _of_topics(row for row in rows if row.waiting):
         count = sum(row.waiting for row in of_topic)
         yield Cause(
             key=CauseKey(Kind.QUARANTINED, topic),
@@ -286,8 +288,7 @@ def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> I
 
 def _repaired(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
     """Copies that a run took back within a day, because the target had lost them, one cause for each topic."""
-    repaired = sorted((row for row in rows if row.repaired), key=lambda row: row.key)
-    for topic, group in itertools.groupby(repaired, key=lambda row: row.topic):
+    for topic, of_topic in _of_topics(row for row in rows if row.repaired):
         yield Cause(
             key=CauseKey(Kind.REPAIRED, topic),
             what=f"the target had lost verified copies of {topic}, and a run copies them again",
@@ -295,14 +296,8 @@ def _repaired(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
                 "find out what truncated the target's log: a disk, an unclean election. 'kafka-replication ledger FILE'"
                 " has each receipt that was taken back; with mend: report a run only tells"
             ),
-            places=tuple(f"{row.source} {text}" for row in group for text in row.repaired),
+            places=tuple(f"{row.source} {text}" for row in of_topic for text in row.repaired),
         )
-
-
-def _limit(replication: Replication) -> str:
-    lag = replication.alerts.lag
-    records = [] if lag.records is None else [f"{lag.records} offsets"]
-    return " or ".join(records if lag.seconds is None else [*records, duration(lag.seconds)])
 
 
 def is_first_copy(records: Sequence[RunRecord]) -> bool:
