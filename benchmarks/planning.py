@@ -20,7 +20,7 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.backfill_plan import BackfillInput, Sample, next_slice, plan_backfill
+from kafka_replication.planning.backfill_plan import Sample, next_slice, plan_backfill
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import document, plan_table
@@ -89,11 +89,7 @@ def measure(partitions: int) -> dict[str, float]:
     planned = time.perf_counter()
     asked = {p.key.source: OffsetRange(1_000, END) for p in live.partitions}
     sample = dict.fromkeys(asked, Sample(300, 300, 300_000, 1_700_000_000_000))
-    made = plan_backfill(
-        BackfillInput(replication=settings, snapshot=snapshot, ledger=view, watermarks={}, live=live),
-        asked,
-        opens=False,
-    ).estimated(sample)
+    made = plan_backfill(settings, snapshot, view, {}, asked, opens=False, live=live).estimated(sample)
     plan_table(made)
     json.dumps(as_json(document(made)))
     backfill = time.perf_counter()

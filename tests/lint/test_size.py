@@ -16,8 +16,8 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 294,
-    "classes": 648,
-    "functions": 3884,
+    "classes": 647,
+    "functions": 3883,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

@@ -12,7 +12,6 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning.backfill_plan import (
-    BackfillInput,
     BackfillLine,
     BackfillPlan,
     Sample,
@@ -118,8 +117,8 @@ class Case:
             starts={AT: 1000} if config.start_from == "latest" else {},
         )
         live = plan(config, snapshot, view, self.watermarks)
-        given = BackfillInput(replication=config, snapshot=snapshot, ledger=view, watermarks=self.watermarks, live=live)
-        made = plan_backfill(given, {AT: OffsetRange(from_, until)}, opens=self.request.target_topic is not None)
+        asked, opens = {AT: OffsetRange(from_, until)}, self.request.target_topic is not None
+        made = plan_backfill(config, snapshot, view, self.watermarks, asked, opens=opens, live=live)
         return made.estimated({AT: sample} if sample else {})
 
     def line(self, from_: int, until: int, sample: Sample | None = None) -> BackfillLine:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill_plan import BackfillInput, next_slice, plan_backfill
+from kafka_replication.planning.backfill_plan import next_slice, plan_backfill
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
@@ -65,14 +65,9 @@ class Simulated:
         live = plan(config, snapshot, view, {KEY: self.watermark})
         if asked is None:
             return live
-        made = plan_backfill(
-            BackfillInput(
-                replication=config, snapshot=snapshot, ledger=view, watermarks={KEY: self.watermark}, live=live
-            ),
-            {AT: asked},
-            opens=False,
-        ).plan
-        return next_slice(made, {KEY: self.position}, most)
+        watermarks = {KEY: self.watermark}
+        made = plan_backfill(config, snapshot, view, watermarks, {AT: asked}, opens=False, live=live)
+        return next_slice(made.plan, {KEY: self.position}, most)
 
 
 STEP = st.tuples(

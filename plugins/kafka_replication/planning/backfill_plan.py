@@ -7,8 +7,8 @@ covers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kafka_replication.config import Replication
@@ -21,6 +21,7 @@ from kafka_replication.planning.live import Planner, as_compared, own
 from kafka_replication.planning.partitioning_changes import reach, spread_before
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.target_retention import Retention
 from kafka_replication.planning.topic_settings import created_config
 
 Times = Mapping[datetime, Mapping[TopicPartition, int]]  # the offsets that ListOffsets returns for each time
@@ -166,40 +167,39 @@ def _offset(field_: str, partition: TopicPartition, point: Point, end: int, time
     return point
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillInput:
-    """The input of planning a backfill. ``live`` is the plan of live copying now, if that opens the targets."""
-
-    replication: Replication
-    snapshot: Snapshot
-    ledger: LedgerView
-    watermarks: Mapping[PartitionKey, int]
-    live: Plan | None = None
-    again: Mapping[PartitionKey, Coverage] = field(default_factory=dict)  # to be copied a second time
-
-
-def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
+def plan_backfill(
+    replication: Replication,
+    snapshot: Snapshot,
+    ledger: LedgerView,
+    watermarks: Mapping[PartitionKey, int],
+    asked: Mapping[TopicPartition, OffsetRange],
+    *,
+    opens: bool,
+    live: Plan | None = None,
+    again: Mapping[PartitionKey, Coverage] | None = None,
+) -> BackfillPlan:
     """One line for each requested partition.
 
     ``opens``: a partition that was never opened starts at the start of its range, not at the start of live copying.
+    ``live`` is the plan of live copying now, if that opens the targets. ``again`` is to be copied a second time.
     """
-    given = replace(given, ledger=as_compared(given.ledger, given.snapshot))
-    view = own(given.replication, given.ledger)
+    ledger = as_compared(ledger, snapshot)
+    view = own(replication, ledger)
     planner = Planner(
-        replication=given.replication,
-        snapshot=given.snapshot,
+        replication=replication,
+        snapshot=snapshot,
         ledger=view,
-        watermarks=given.watermarks,
+        watermarks=watermarks,
         spread_before=spread_before(view.positions),
         reach=reach(view.positions),
     )
-    live = {planned.key: planned for planned in given.live.partitions} if given.live else {}
+    by_live = {planned.key: planned for planned in live.partitions} if live else {}
     lines = []
     for partition, range_ in asked.items():
-        key = PartitionKey(given.replication.name, partition, given.replication.target_topic(partition.topic))
-        entry = _entry(planner, key, range_, live.get(key), opens=opens)
-        lines.append(_line(given, entry, range_, view.positions.get(key)))
-    return BackfillPlan(given.replication.name, tuple(lines))
+        key = PartitionKey(replication.name, partition, replication.target_topic(partition.topic))
+        entry = _entry(planner, key, range_, by_live.get(key), opens=opens)
+        lines.append(_line(planner, ledger, entry, range_, (again or {}).get(key, Coverage())))
+    return BackfillPlan(replication.name, tuple(lines))
 
 
 def _entry(
@@ -212,19 +212,8 @@ def _entry(
     if position is None:
         if not opens and live is not None:
             return replace(live, copy=None)
-        fresh = Planner(
-            replication=planner.replication,
-            snapshot=planner.snapshot,
-            ledger=LedgerView(),
-            watermarks=planner.watermarks,
-            spread_before=planner.spread_before,
-            reach=planner.reach,
-        ).unopened(key, source, target, ids)
-        return (
-            replace(fresh, copy=None)
-            if fresh.refused
-            else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
-        )
+        fresh = replace(replace(planner, ledger=LedgerView()).unopened(key, source, target, ids), copy=None)
+        return fresh if fresh.refused else replace(fresh, start=asked.from_, position=asked.from_)
     refusal = planner.refusal(key, position, source, target, ids)
     # An overrun stops live copying, but the requested range may still be readable.
     if refusal and refusal.kind == State.OVERRUN:
@@ -232,66 +221,54 @@ def _entry(
         refusal = planner.refusal(key, readable, source, target, ids)
     if refusal:
         return planner.refused(key, refusal, position, source)
-    return planner.entry(
-        key,
-        State.IN_SYNC,
-        position,
-        source,
-        verify=planner.ledger[key].pending(),
-    )
+    return planner.entry(key, State.IN_SYNC, position, source, verify=planner.ledger[key].pending())
 
 
-def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
-    topic = given.snapshot.source[entry.key.source.topic]
+def _line(
+    planner: Planner, ledger: LedgerView, entry: PartitionPlan, asked: OffsetRange, again: Coverage
+) -> BackfillLine:
+    topic, position = planner.snapshot.source[entry.key.source.topic], planner.ledger.positions.get(entry.key)
     log_start = topic.offsets(entry.key.source.partition).log_start
-    again = given.again.get(entry.key, Coverage())
-    removed = given.ledger[entry.key].gone() if position else Coverage()
+    removed = ledger[entry.key].gone() if position else Coverage()
     coverage = position.coverage if position else Coverage()
     # Offsets that were on the target once are no gap at the source.
     missing = Coverage(coverage.union(removed).missing_from(asked))
-    gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
+    gone = missing.within(OffsetRange(0, log_start))
     waiting = removed.subtract(coverage).subtract(Coverage.of([OffsetRange(0, log_start)])).within(asked)
     left = missing.subtract(gone).union(again).union(waiting)
     coverage = coverage.subtract(removed)
     not_again = removed.within(asked).subtract(left)
-    line = BackfillLine(
-        plan=entry,
+    plan = entry
+    if not entry.refused and gone:
+        what = f"{entry.key.source}: offsets {gone} can no longer be read, the log now starts at {log_start}"
+        remedy = _from(asked, log_start)
+        plan = replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=remedy)
+    elif not entry.refused and left:
+        state = State.OPENING if entry.state is State.OPENING else State.BEHIND
+        copy = OffsetRange(min(asked.from_, left.ranges[0].from_), max(asked.until, left.ranges[-1].until))
+        # Pending offsets inside the range are reported with it, so that no offset is in two lines of a report.
+        plan = replace(entry, state=state, copy=copy, verify=entry.verify.subtract(Coverage.of([copy])))
+    elif entry.state is State.IN_SYNC and entry.verify:
+        plan = replace(entry, state=State.PENDING)
+    return BackfillLine(
+        plan=plan,
         asked=asked,
-        covered=Coverage.of(_within(coverage, asked)),
+        covered=coverage.within(asked),
         gone=gone,
         left=left,
         again=again.union(waiting),
         lost_on_both_sides=not_again.within(OffsetRange(0, log_start)),
         withheld=not_again.within(OffsetRange(log_start, MAX_OFFSET)),
-        given_up=given.ledger.of(entry.key, entry.generation).unproven().within(asked).subtract(removed),
-        keeps=_keeps(given, topic, entry.key.target_topic),
+        given_up=ledger.of(entry.key, entry.generation).unproven().within(asked).subtract(removed),
+        keeps=_keeps(planner, topic, entry.key.target_topic),
         newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,
     )
-    if not entry.refused and gone:
-        what = f"{entry.key.source}: offsets {gone} can no longer be read, the log now starts at {log_start}"
-        return replace(
-            line, plan=replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=_from(asked, log_start))
-        )
-    if not entry.refused and left:
-        state = State.OPENING if entry.state is State.OPENING else State.BEHIND
-        copy = OffsetRange(min(asked.from_, left.ranges[0].from_), max(asked.until, left.ranges[-1].until))
-        # Pending offsets inside the range are reported with it, so that no offset is in two lines of a report.
-        line = replace(
-            line, plan=replace(entry, state=state, copy=copy, verify=entry.verify.subtract(Coverage.of([copy])))
-        )
-    elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
-        line = replace(line, plan=replace(entry, state=State.PENDING))
-    return line
 
 
 def _from(asked: OffsetRange, log_start: int) -> str:
     if log_start >= asked.until:
         return "restore them at the source; no offset of this range can be copied now"
     return f"restore them at the source, or request only readable offsets: from {log_start}"
-
-
-def _within(coverage: Iterable[OffsetRange], bounds: OffsetRange) -> Iterator[OffsetRange]:
-    return (both for range_ in coverage if (both := range_.intersection(bounds)))
 
 
 def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
@@ -303,14 +280,10 @@ def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
     return replace(line, records=records, bytes=size, oldest=sample.oldest)
 
 
-def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None:
+def _keeps(planner: Planner, source: Topic, target_topic: str) -> int | None:
     """The target's ``retention.ms``. For a topic that does not exist yet: the value that it will get."""
-    target = given.snapshot.target.get(target_topic)
-    config = target.config if target else created_config(source.config, given.replication.target_topics.of(source.name))
-    if "delete" not in config.get("cleanup.policy", "delete"):
-        return None
-    keeps = int(config.get("retention.ms", -1))
-    return keeps if keeps >= 0 else None
+    target, settings = planner.snapshot.target.get(target_topic), planner.replication.target_topics.of(source.name)
+    return Retention.in_config(target.config if target else created_config(source.config, settings)).millis
 
 
 def next_slice(
@@ -319,12 +292,8 @@ def next_slice(
     """The next part of a backfill: for each partition at most ``most`` offsets from the first one not on the target."""
     skipped, parts = set(without), []
     for planned in plan.to_copy:
-        left = (
-            positions[planned.key].left_of(planned.copy)
-            if planned.copy and planned.key in positions and planned.key not in skipped
-            else ()
-        )
-        if left and planned.copy:
+        position = positions.get(planned.key) if planned.key not in skipped else None
+        if planned.copy and position and (left := position.left_of(planned.copy)):
             until = planned.copy.until if most is None else min(planned.copy.until, left[0].from_ + most)
             parts.append(replace(planned, copy=OffsetRange(left[0].from_, until), verify=Coverage()))
     return Plan(plan.replication, tuple(parts))

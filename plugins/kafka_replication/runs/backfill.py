@@ -22,7 +22,6 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition, consumer_group
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning.backfill_plan import (
-    BackfillInput,
     BackfillPlan,
     one_topic,
     partitions_of,
@@ -122,15 +121,9 @@ class Backfill:
             PartitionKey(run.replication.name, at, run.replication.target_topic(at.topic)): range_
             for at, range_ in ranges.items()
         }
-        given = BackfillInput(
-            replication=run.replication,
-            snapshot=snapshot,
-            ledger=view,
-            watermarks=watermarks,
-            live=live,
-            again=offsets_to_copy_again(run, as_compared(view, snapshot), snapshot, wanted),
-        )
-        made = plan_backfill(given, ranges, opens=not self.opens_live)
+        again = offsets_to_copy_again(run, as_compared(view, snapshot), snapshot, wanted)
+        opens = not self.opens_live
+        made = plan_backfill(run.replication, snapshot, view, watermarks, ranges, opens=opens, live=live, again=again)
         return PlannedBackfill(
             plan=made.plan,
             world=world,
@@ -242,16 +235,8 @@ class Interval:
 
     def plan(self, run: Run, world: World, ranges: Ranges) -> Planned:
         to_plan = {at: _from_lost_end(run, world, at, range_) for at, range_ in ranges.items()}
-        made = plan_backfill(
-            BackfillInput(
-                replication=run.replication,
-                snapshot=world.snapshot,
-                ledger=world.view,
-                watermarks=run.watermarks(world.view),
-            ),
-            to_plan,
-            opens=True,
-        )
+        watermarks = run.watermarks(world.view)
+        made = plan_backfill(run.replication, world.snapshot, world.view, watermarks, to_plan, opens=True)
         title = f"data interval [{self.start.isoformat()}, {self.end.isoformat()})"
         return Planned(plan=made.plan, world=world, ranges=ranges, text=lambda: f"{title}\n{plan_table(made)}")
 
