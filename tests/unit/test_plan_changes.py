@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.ledger.entries import Deleted, Ids, Position, Start
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.live import plan, refuse_occupied
@@ -65,7 +66,7 @@ def test_without_a_ledger_nothing_is_opened() -> None:
 
 def test_a_target_that_holds_records_or_does_not_answer_is_not_opened() -> None:
     made = Case(source=source((0, 100, 100), (0, 5, 5), (0, 5, 5)), target=GROWN_TARGET).plan()
-    unknown = Trouble("error", "", "no answer", "wait")
+    unknown = Unreachable("no answer", "wait")
     refused = refuse_occupied(
         made.partitions, {key(partition=1): (key(partition=1).target, 7)}, {key(partition=2): unknown}
     )

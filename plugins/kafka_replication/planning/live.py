@@ -13,6 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.choices import EXACTLY_ONCE, LATEST, LOSSY
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import partitioning_changes, preflight, refusals, target_retention
@@ -91,7 +92,7 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
 def refuse_occupied(
     new: Collection[PartitionPlan],
     occupied: Mapping[PartitionKey, tuple[TopicPartition, int]],
-    unknown: Mapping[PartitionKey, Trouble],
+    unknown: Mapping[PartitionKey, ReplicationError],
 ) -> dict[PartitionKey, PartitionPlan]:
     """The ``new`` partitions that may not be opened: their target has records, or could not be searched for records.
 
@@ -132,15 +133,12 @@ class Planner:
     def gone(self) -> Iterator[tuple[PartitionKey, Position]]:
         """The known partitions that the source has no longer."""
         for key, position in sorted(self.ledger.positions.items(), key=lambda item: item[0]):
-            source = self.snapshot.source.get(key.source.topic)
+            topic, source = key.source.topic, self.snapshot.source.get(key.source.topic)
             is_there = source is not None and key.source.partition in source.partitions
-            if not is_there and self.is_wanted(key) and not self.left_behind(key, position):
+            # The topic belongs to the replication, and to the part of it that is in the snapshot.
+            wanted = self.replication.selects(topic) and (not self.snapshot.only or topic in self.snapshot.only)
+            if not is_there and wanted and not self.left_behind(key, position):
                 yield key, position
-
-    def is_wanted(self, key: PartitionKey) -> bool:
-        """True if the topic belongs to the replication, and to the part of it that is in the snapshot."""
-        topic = key.source.topic
-        return self.replication.selects(topic) and (not self.snapshot.only or topic in self.snapshot.only)
 
     def left_behind(self, key: PartitionKey, position: Position) -> bool:
         """True if the topic was re-created with fewer partitions and reset, so that it no longer has this partition."""
@@ -188,14 +186,10 @@ class Planner:
         state = State.BEHIND if copy else State.PENDING if copied else at_rest
         remedy = target_retention.remedy(key, missed, copied, log_start) if missed else ""
         gone = {"removed": removed, "missed": missed, "remedy": remedy}
-        return self.entry(
-            key, state, position, source, copy=copy, verify=copied, what=self._note(key, position), **gone
-        )
-
-    def _note(self, key: PartitionKey, position: Position) -> str:
         target = self.snapshot.target.get(key.target_topic)
         partitions = len(target.partitions) if target else 0
-        return partitioning_changes.note_of_change(self.replication.placing, key, position, partitions)
+        note = partitioning_changes.note_of_change(self.replication.placing, key, position, partitions)
+        return self.entry(key, state, position, source, copy=copy, verify=copied, what=note, **gone)
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
         until = source.offsets(key.source.partition).last_stable
@@ -237,7 +231,8 @@ class Planner:
             return refusals.target_missing(key)
         if key.source.topic in self.unfit:
             return self.unfit[key.source.topic]
-        if problem := source.problem_of(number) or (self._target_problem(key, target) if target else None):
+        placing = self.replication.placing
+        if problem := source.problem_of(number) or partitioning_changes.problem_of(placing, key, target):
             return replace(problem, kind=State.UNREADABLE)
         if owner := self.owner(key, target):
             return refusals.owned(key, owner)
@@ -247,9 +242,6 @@ class Planner:
         if self.is_late(key) and log_start > 0 and (grown or self.replication.start_from != "earliest"):
             return refusals.late_gap(key, log_start)
         return None
-
-    def _target_problem(self, key: PartitionKey, target: Topic) -> Trouble | None:
-        return partitioning_changes.problem_of(self.replication.placing, key, target)
 
     def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Trouble | None:
         """The refusal because of the target's number of partitions: the present one, or that after missing ones are
@@ -284,12 +276,6 @@ class Planner:
             return refusals.sealed(key, position.sealed, position.followed_by)
         if contradictions := self.ledger[key].contradictions():
             return refusals.contradicted(key, contradictions)
-        return self.refusal_of_topics(key, position, source, target, ids)
-
-    def refusal_of_topics(
-        self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
-    ) -> Trouble | None:
-        """The first reason in the two topics and in the store."""
         number, was = key.source.partition, position.ids
         unfit, problem = self.unfit.get(key.source.topic), source.problem_of(number)
         if source.topic_id and (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):
@@ -300,7 +286,7 @@ class Planner:
             return refusals.ledger_lost(key, self.watermarks[key], position.next_offset)
         if unfit:
             return unfit
-        if problem := problem or self._target_problem(key, target):
+        if problem := problem or partitioning_changes.problem_of(self.replication.placing, key, target):
             return replace(problem, kind=State.UNREADABLE)
         offsets = source.offsets(number)
         first_gap = refusals.first_gap(position, offsets.log_start)

@@ -29,8 +29,10 @@ def reach(positions: Mapping[PartitionKey, Position]) -> Reach:
     return ends
 
 
-def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Trouble | None:
+def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic | None) -> Trouble | None:
     """The reason why a target partition of this source partition cannot be used now; None if all can be used."""
+    if target is None:
+        return None
     numbers = partitioning.targets(key.source.partition, target.partitions)
     return next((problem for number in numbers if (problem := target.problem_of(number))), target.problem)
 

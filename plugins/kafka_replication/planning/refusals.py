@@ -19,6 +19,7 @@ from kafka_replication.config.expression import parse_time
 from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position, Seal, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import obstacles
@@ -150,18 +151,14 @@ def target_truncated(key: PartitionKey, number: int, ours: int, end: int, mend: 
 
 
 def foreign(key: PartitionKey, position: Position, offset: int) -> Trouble:
+    where = key.target if position.spread is None else f"a partition of {key.target_topic}"
     return refusal(
         State.FOREIGN,
         key.source,
-        f"{key.source}: {_where(key, position)} on the target holds a record at offset {offset} that the ledger does"
+        f"{key.source}: {where} on the target holds a record at offset {offset} that the ledger does"
         f" not know (ours end at {', '.join(map(str, position.ends(key.source.partition).values()))})",
         ONE_WRITER,
     )
-
-
-def _where(key: PartitionKey, position: Position) -> str:
-    """The target partitions that have records of the key."""
-    return str(key.target) if position.spread is None else f"a partition of {key.target_topic}"
 
 
 def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Trouble:
@@ -242,7 +239,7 @@ def owned(key: PartitionKey, owner: str) -> Trouble:
     )
 
 
-def not_openable(planned: PartitionPlan, problem: Trouble) -> PartitionPlan:
+def not_openable(planned: PartitionPlan, problem: ReplicationError) -> PartitionPlan:
     """The plan of a new partition whose target could not be searched for records of others."""
     return _not_opened(planned, f"{planned.key.source} was not opened: {problem.what}", problem.remedy)
 

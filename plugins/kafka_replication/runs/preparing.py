@@ -370,8 +370,7 @@ def _not_openable(
     else:
         occupied = {}
         ends, unknown = opening.records.ends(new, wait)
-    problems = {key: Trouble.of(error) for key, error in unknown.items()}
-    return refuse_occupied(new.values(), occupied, problems), ends
+    return refuse_occupied(new.values(), occupied, unknown), ends
 
 
 Act = Callable[[LeasedRun, Demand, Planned], World]

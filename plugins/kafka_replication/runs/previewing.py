@@ -275,8 +275,7 @@ def without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerVi
     records = TargetRecords(run.clusters.target, placing)
     wait = run.deadline.within(run.replication.timeouts.request)
     occupied, unknown = records.occupied_each(new, wait, view.positions)
-    problems = {key: Trouble.of(error) for key, error in unknown.items()}
-    refused = refuse_occupied(new.values(), occupied, problems)
+    refused = refuse_occupied(new.values(), occupied, unknown)
     return replace(planned, partitions=tuple(refused.get(one.key, one) for one in planned.partitions))
 
 
