@@ -107,18 +107,16 @@ class SourceLoss:
         return f"{run}; raise retention.ms of {self.key.source.topic} on the source until it has caught up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TargetLoss:
-    """Copies that the target drops soon after they are made: up to ``records`` of ``to_copy`` offsets. The first one
-    has the time ``oldest`` and the source offset ``first``. Times are in ms.
+    """Copies that the target drops soon after they are made: up to ``records`` of what is to be copied. The first one
+    has the time ``oldest``. Times are in ms.
     """
 
-    key: PartitionKey
-    first: int
+    of: Waiting
     oldest: int
     keeps: int
     records: int
-    to_copy: int
 
 
 def waiting(replication: Replication, plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[Waiting]:
@@ -200,32 +198,26 @@ def target_loss(of: Waiting, *, oldest: int | None, young: int) -> TargetLoss | 
     old = of.to_copy.within(OffsetRange(of.first_to_copy, max(young, of.first_to_copy)))
     if oldest is None or of.target_keeps is None or not old:
         return None
-    return TargetLoss(
-        key=of.key,
-        first=of.first_to_copy,
-        oldest=oldest,
-        keeps=of.target_keeps,
-        records=old.span,
-        to_copy=of.to_copy.span,
-    )
+    return TargetLoss(of, oldest, of.target_keeps, old.span)
 
 
 def findings(source: Iterable[SourceLoss], target: Iterable[TargetLoss] = ()) -> Iterator[Trouble]:
     """One warning for each topic and side. It is about the partition with the nearest loss, or the oldest record."""
     for losses in by_topic(source):
         yield _warning(losses[0].key, f"{losses[0].what}{others(losses)}", losses[0].remedy)
-    ordered = sorted(target, key=lambda loss: (loss.key.target_topic, loss.key))
-    for topic, of_topic in itertools.groupby(ordered, key=lambda loss: loss.key.target_topic):
+    ordered = sorted(target, key=lambda loss: (loss.of.key.target_topic, loss.of.key))
+    for topic, of_topic in itertools.groupby(ordered, key=lambda loss: loss.of.key.target_topic):
         copies = sorted(of_topic, key=lambda loss: loss.oldest)
+        key, to_copy = copies[0].of.key, sum(loss.of.to_copy.span for loss in copies)
         what = (
             f"{topic} keeps records for {_lasting(copies[0].keeps)} (retention.ms), and up to"
-            f" {sum(loss.records for loss in copies):,} of the {sum(loss.to_copy for loss in copies):,} offsets to be"
-            f" copied to it from {len(copies)} partition{'s' if len(copies) > 1 else ''} are older or soon will be: the"
-            f" first, at offset {copies[0].first} of {copies[0].key.source}, is from"
+            f" {sum(loss.records for loss in copies):,} of the {to_copy:,} offsets to be copied"
+            f" to it from {len(copies)} partition{'s' if len(copies) > 1 else ''} are older or soon will be: the"
+            f" first, at offset {copies[0].of.first_to_copy} of {key.source}, is from"
             f" {to_text(from_millis(copies[0].oldest))}; they may be deleted soon after they are copied, and before"
             " they are read back"
         )
-        yield _warning(copies[0].key, what, f"raise retention.ms of {topic} first")
+        yield _warning(key, what, f"raise retention.ms of {topic} first")
 
 
 def _warning(key: PartitionKey, what: str, remedy: str) -> Trouble:

@@ -30,10 +30,6 @@ class Retention:
     bytes: int | None
 
     @classmethod
-    def of(cls, topic: Topic) -> Retention:
-        return cls.in_config(topic.config)
-
-    @classmethod
     def in_config(cls, config: Mapping[str, str]) -> Retention:
         if "delete" not in config.get("cleanup.policy", "delete"):
             return cls(None, None)
@@ -159,11 +155,6 @@ def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str
     if missed == removed_:
         return text
     return f"{text}; " + (f"not explained: {missed}" if missed else "its retention, or an approval, explains it")
-
-
-def missed_text(key: PartitionKey, offsets: Coverage) -> str:
-    """The text about offsets that are gone although they should not be."""
-    return f"no longer on the target: {offsets} of {key.source} ({offsets.span} offsets; {key.target})"
 
 
 def remedy(key: PartitionKey, missed: Coverage, pending: Coverage, log_start: int | None) -> str:

@@ -101,11 +101,12 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
 
 def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
     """The line of copies that were on the target and are missing now."""
+    missed = Coverage.of([range_])
     return RangeReport(
         **place(planned.key, range_),
         missing=range_.span,
         watermark=evidence.watermarks.get(planned.key),
-        error=target_retention.missed_text(planned.key, Coverage.of([range_])),
+        error=target_retention.removal_text(planned.key, missed, missed),
         remedy=planned.remedy,
     )
 

@@ -24,7 +24,7 @@ from kafka_replication.planning.foresight import SourceLoss, findings
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot, Topic, store_finding, unknown_to_store
-from kafka_replication.planning.target_retention import missed_text, removal_text
+from kafka_replication.planning.target_retention import removal_text
 from kafka_replication.reporting.adopted import adopted_text
 from kafka_replication.reporting.table import Columns, table
 from kafka_replication.verification.verify import VerifyResult
@@ -76,7 +76,7 @@ def row_of(
     )
     elsewhere = Coverage.of(gap.range for gap in gaps if gap.generation == plan.generation and gap.kind in ELSEWHERE)
     ahead = None if source_end is None else OffsetRange(min(watermark, source_end), source_end)
-    error = plan.what or (missed_text(plan.key, plan.missed) if plan.missed else None)
+    error = plan.what or (removal_text(plan.key, plan.missed, plan.missed) if plan.missed else None)
     unknown = dict.fromkeys(("position", "last_verified", "lag_seconds"))
     usual = {**unknown, **dict.fromkeys(_COUNTS, 0), "verified_by": NONE, "delivery": EXACTLY_ONCE}
     return PartitionStatus(

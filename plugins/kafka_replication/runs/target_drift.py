@@ -56,7 +56,7 @@ class Comparison:
                 view[key],
                 receipts,
                 {number: one.log_start for number, one in there[key].items()},
-                Retention.of(snapshot.target[key.target_topic]),
+                Retention.in_config(snapshot.target[key.target_topic].config),
                 young.get(key.source),
                 (self.run_id, now()),
             )
@@ -68,7 +68,7 @@ class Comparison:
         asked: dict[int, set[TopicPartition]] = {}
         for key in keys:
             source = snapshot.source.get(key.source.topic)
-            millis = Retention.of(snapshot.target[key.target_topic]).millis
+            millis = Retention.in_config(snapshot.target[key.target_topic].config).millis
             if millis is not None and source is not None and key.source.partition in source.readable:
                 asked.setdefault(millis, set()).add(key.source)
         present, found = int(datetime.now(UTC).timestamp() * 1000), dict[TopicPartition, int]()
