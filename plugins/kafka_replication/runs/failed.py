@@ -136,13 +136,10 @@ def _decide(run: Run, action: Action, rows: Sequence[FailedRow], decision: Decis
 
 def _busy(run: LeasedRun, rows: Sequence[FailedRow]) -> list[Outcome]:
     """The records of target topics that other runs are at work on."""
-    others = [lease for lease in run.store.leases(run.replication.name) if lease.owner != run.run_id]
-    why = {
-        target: f"{at_work(target, others)} is at work on {target}. Remedy: ask again when that run has ended"
-        for target in {row.key.target_topic for row in rows}
-    }
-    for target in sorted(why):
-        log.warning("%s: %s", run.replication.name, why[target])
+    others = at_work(run, {row.key.target_topic for row in rows})
+    why = {at: f"{who} is at work on {at}. Remedy: ask again when that run has ended" for at, who in others.items()}
+    for text in why.values():
+        log.warning("%s: %s", run.replication.name, text)
     return [Outcome(row=row, why=why[row.key.target_topic]) for row in rows]
 
 

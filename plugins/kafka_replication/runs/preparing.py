@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from kafka_replication.kafka import partitioner
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAdmitted, NotAuthorized, Unreachable
@@ -42,7 +41,6 @@ from kafka_replication.runs.previewing import with_engines, with_missing_rights
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.target_topics import create_quarantine, create_targets, follow_settings
 from kafka_replication.targets.start_offsets import Ends, StartOffsets
-from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +89,7 @@ def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Pla
     First it ends what dead runs left open, so that the ledger can be read.
     """
     try:
-        run.check_pipeline()
-        partitioner.check(run.replication.placing)
+        previewing.check_functions(run)
         mended = fence_stale_producers(run)
         stored, outdated = planned_before(run)
         if stored is not None:
@@ -109,13 +106,12 @@ def _held(run: LeasedRun, run_plan: Plan) -> Plan:
     left = [planned.key for planned in run_plan.partitions if not run.holds(planned.key.target_topic)]
     if not left:
         return run_plan
-    others = [lease for lease in run.store.leases(run.replication.name) if lease.owner != run.run_id]
     own_targets = {
         key.target_topic for key in left if run.replication.target_name(key.source.topic) == key.target_topic
     }
     notes = [
-        f"{target} was left to {at_work(target, others)}, which is at work on it; the next run does what is left then"
-        for target in sorted(own_targets)
+        f"{target} was left to {who}, which is at work on it; the next run does what is left then"
+        for target, who in at_work(run, own_targets).items()
     ]
     for note in notes:
         log.info("%s: %s", run.replication.name, note)
@@ -123,9 +119,11 @@ def _held(run: LeasedRun, run_plan: Plan) -> Plan:
     return replace(run_plan, partitions=kept, said=(*run_plan.said, *notes))
 
 
-def at_work(target: str, leases: Iterable[Lease]) -> str:
-    """The holder of this target topic's lease, for messages."""
-    return next((lease.who for lease in leases if not lease.waiting and target in lease.topics), "another run")
+def at_work(run: LeasedRun, targets: Iterable[str]) -> dict[str, str]:
+    """The other runs that hold the leases of these target topics, for messages."""
+    leases = [lease for lease in run.store.leases(run.replication.name) if lease.owner != run.run_id]
+    held = [lease for lease in leases if not lease.waiting]
+    return {at: next((one.who for one in held if at in one.topics), "another run") for at in sorted(targets)}
 
 
 def planned_before(run: Run) -> tuple[Plan | None, str | None]:
@@ -336,7 +334,7 @@ def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
     """Raises Busy unless this run holds every partition that the first opening opens: it opens all of them together."""
     for key in sorted(new):
         if not run.holds(key.target_topic) and run.replication.target_name(key.source.topic) == key.target_topic:
-            who = at_work(key.target_topic, run.store.leases(run.replication.name))
+            [who] = at_work(run, [key.target_topic]).values()
             raise Busy(
                 f"{run.replication.name} was never opened, which opens all its topics together; {who} is at work on"
                 f" {key.target_topic}",

@@ -161,18 +161,18 @@ def _now() -> int:
 
 
 def _young_at_source(run: Run, found: Iterable[Waiting], now: int) -> Offsets:
-    limits = {one.key.source: one.source_limit(now) for one in found}
-    return _young(run, {at: limit for at, limit in limits.items() if limit is not None})
+    return _young(run, {one.key.source: one.source_limit(now) for one in found})
 
 
-def _young(run: Run, limits: Offsets) -> dict[TopicPartition, int]:
-    """For each partition that answers the first offset with a timestamp from its limit on, or else its end.
+def _young(run: Run, limits: Mapping[TopicPartition, int | None]) -> Offsets:
+    """For each partition that has a limit and answers the first offset with a timestamp from there on, or else its end.
 
     All partitions with one limit are one request.
     """
     found, asked = dict[TopicPartition, int](), dict[int, list[TopicPartition]]()
     for at, limit in limits.items():
-        asked.setdefault(limit, []).append(at)
+        if limit is not None:
+            asked.setdefault(limit, []).append(at)
     patience = offsets.Patience.within(run.deadline.within(run.replication.timeouts.request))
     for limit, partitions in asked.items():
         answers, _ = offsets.at_time_each(run.clusters.source_admin, partitions, limit, patience)
@@ -196,8 +196,7 @@ def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, now: int)
 
 def _target_losses(run: Run, found: Iterable[Waiting], young_at_source: Offsets, now: int) -> list[TargetLoss]:
     to_copy = {one.key.source: one for one in found if one.to_copy}
-    limits = {at: one.target_limit(now, young_at_source.get(at)) for at, one in to_copy.items()}
-    young = _young(run, {at: limit for at, limit in limits.items() if limit is not None})
+    young = _young(run, {at: one.target_limit(now, young_at_source.get(at)) for at, one in to_copy.items()})
     old = {at: one for at, one in to_copy.items() if young.get(at, 0) > one.first_to_copy}
     times = _times(run, {at: one.first_to_copy for at, one in old.items()})
     losses = (foresight.target_loss(one, oldest=times.get(at), young=young[at]) for at, one in old.items())
