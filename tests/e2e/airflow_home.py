@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from kafka_replication.config import Replication
-from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
+from tests.support import whole_runs
 from tests.support.addresses import Addresses
 from tests.support.clusters import Brokers
 from tests.support.jobs import InProcess
@@ -133,4 +133,4 @@ def copy(airflow: Airflow, name: str, source: Cluster, target: Cluster) -> str:
     replication = Replication.model_validate(yaml.safe_load(file.read_text()))
     with closing(open_store(airflow.environment["KAFKA_REPLICATION_STORE_URL"])) as store:
         sides = Sides(source.bootstrap, target.bootstrap)
-        return runner.run(replication, sides, store, InProcess(), Request()).outcome
+        return whole_runs.run(replication, sides, store, InProcess(), Request()).outcome

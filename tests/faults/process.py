@@ -37,6 +37,7 @@ from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
 from kafka_replication.verification.verify import VerifyResult
 from tests.faults import mutations
+from tests.support import whole_runs
 
 RESULT = "RESULT "
 HANDS = 3
@@ -200,7 +201,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
         report = (
             as_tasks(replication, clients, store, launcher, settings["tries"])
             if "tries" in settings
-            else runner.run(replication, clients, store, launcher, Request())
+            else whole_runs.run(replication, clients, store, launcher, Request())
         )
     except ReplicationError as error:
         return {

@@ -17,10 +17,10 @@ from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import NotAuthenticated, ReplicationError, Unreachable
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.spark import worker
+from tests.support import whole_runs
 from tests.support.addresses import Addresses
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
@@ -179,9 +179,9 @@ def test_a_run_is_told_that_its_password_was_changed_in_the_middle(scene: Scenar
 
     launcher = InProcess(between=change)
     with pytest.raises(NotAuthenticated, match=f"refuses the login of '{scene.name}'") as caught:
-        runner.run(scene.replication(), connections, scene.store, launcher, Request())
+        whole_runs.run(scene.replication(), connections, scene.store, launcher, Request())
     print(f"run: {time.monotonic() - changed[0]:.1f} s after the change: {caught.value}")
     healed = Secured(scene.source.bootstrap, tls.scram(scene.name, "second"))
-    report = runner.run(scene.replication(), healed, scene.store, InProcess(), Request())
+    report = whole_runs.run(scene.replication(), healed, scene.store, InProcess(), Request())
     assert report.outcome == "done", report.table()
     assert scene.watermark() == 100

@@ -21,12 +21,12 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.progress import recent_runs, runs_at_work
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import leasing
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import StartOffsets
+from tests.support import whole_runs
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess
@@ -49,7 +49,7 @@ def backfill(
 ) -> RunReport:
     replication, launch = scene.replication(**more), launcher or InProcess()
     request = parse(replication, topics=[scene.topic], from_=str(from_), until=str(until), target_topic=target)
-    return backfilling.run(replication, scene.connections, scene.store, launch, request)
+    return whole_runs.backfill(replication, scene.connections, scene.store, launch, request)
 
 
 @pytest.fixture

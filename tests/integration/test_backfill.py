@@ -23,6 +23,7 @@ from kafka_replication.runs import leasing
 from kafka_replication.runs.repair import Approval, approve
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.launcher import Launcher
+from tests.support import whole_runs
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess, after_copy, copies, no_launch
@@ -49,11 +50,10 @@ class Backfills:
     def run(self, from_: object, until: object, launcher: Launcher | None = None, **more: Any) -> RunReport:
         scene, launch = self.scene, launcher or InProcess()
         request = self.request(from_, until, **more)
-        return backfilling.run(scene.replication(**self.settings), scene.connections, scene.store, launch, request)
+        return whole_runs.backfill(scene.replication(**self.settings), scene.connections, scene.store, launch, request)
 
     def idle(self, from_: object, until: object, **more: Any) -> None:
-        scene, request = self.scene, self.request(from_, until, **more)
-        report = backfilling.run(scene.replication(**self.settings), scene.connections, scene.store, no_launch, request)
+        report = self.run(from_, until, no_launch, **more)
         assert report.outcome == "nothing_to_do", report.table()
 
     def look(self, from_: object, until: object, **more: Any) -> BackfillPlan:

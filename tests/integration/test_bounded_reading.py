@@ -15,10 +15,11 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.offsets import LEDGER_PARTITIONS, Coverage, OffsetRange, PartitionKey, TopicPartition
 from kafka_replication.planning.backfill_request import parse
-from kafka_replication.runs import backfill, repair
+from kafka_replication.runs import repair
 from kafka_replication.runs.audit import AuditRequest
 from kafka_replication.runs.repair import Approval
 from tests.support import audits as auditing
+from tests.support import whole_runs
 from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Scenario, numbered, only
 
@@ -109,7 +110,7 @@ def test_a_backfill_over_what_was_copied_before_accounts_for_it(scene: Scenario)
     scene.run()
     scene.source.produce(scene.topic, numbered(40, 60))
     request = parse(scene.replication(), topics=[scene.topic], from_=20, until=100)
-    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request))
+    line = only(whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request))
     assert (line.range, line.copied + line.copied_before, line.missing) == (OffsetRange(20, 100), 80, 0)
 
 

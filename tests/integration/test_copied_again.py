@@ -22,6 +22,7 @@ from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import recopy
 from kafka_replication.runs.reporting import standing
 from tests.support import audits as audit
+from tests.support import whole_runs
 from tests.support.actions import approve, copied_once
 from tests.support.children import end_of, spawn
 from tests.support.jobs import InProcess, after_copy
@@ -32,7 +33,7 @@ CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
 
 def backfill(scene: Scenario, from_: int, until: int) -> RunReport:
     request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
-    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    return whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
 def dry_run(scene: Scenario, from_: int, until: int) -> str:

@@ -14,12 +14,12 @@ import pytest
 from kafka_replication.ledger.writing import apply
 from kafka_replication.model.choices import Action
 from kafka_replication.planning import backfill_request
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import retry_discard
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.worker import WorkerJob
+from tests.support import whole_runs
 from tests.support.audits import audit
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
@@ -161,7 +161,7 @@ def test_the_limit_is_each_partition_s_own_and_holds_for_all_slices_of_a_run(sce
         scene.source.produce(scene.topic, records, partition)
     scene.settings |= {"failures": {**QUARANTINE, "limit": 2}, "max_records_per_run": 100}
     wanted = backfill_request.parse(scene.replication(), topics=[scene.topic], from_=0, until=400)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), wanted)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), wanted)
     assert [(line.key.source.partition, line.quarantined) for line in report.ranges] == [(0, 2), (1, 2)]
     assert only(report, 0).error is None and only(report, 0).copied == 398, report.table()
     assert "failures.limit" in (only(report, 1).error or "") and only(report, 1).copied == 218, report.table()

@@ -26,6 +26,7 @@ from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.runtime import deadline
 from kafka_replication.verification.matching import Kind
+from tests.support import whole_runs
 from tests.support.audits import audit
 from tests.support.command_line import command
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store
@@ -84,7 +85,7 @@ def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
     scene.target.set(scene.topic, cleanup_policy="delete")
     scene.target.delete_before(scene.topic, 0, 60)
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     assert offsets(scene) == [(130, "quarantined")]
     view = scene.bare_run().view()
@@ -318,7 +319,7 @@ def test_a_record_that_is_set_aside_again_is_decided_again(scene: Scenario) -> N
     scene.target.set(scene.topic, cleanup_policy="compact,delete")
     scene.target.delete_before(scene.topic, 0, 60)
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     assert scene.bare_run().view()[scene.key()].undecided() == 2
     assert offsets(scene) == [(7, "quarantined"), (8, "quarantined")]

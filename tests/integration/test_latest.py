@@ -19,7 +19,6 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.model.choices import HBASE, LATEST, OPENSEARCH
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.backfill_request import parse
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.failed_records import Selection, failed_records
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.reset import reset_topic
@@ -27,6 +26,7 @@ from kafka_replication.runs.retry_discard import Decision, retry
 from kafka_replication.verification.newest import KeyReader
 from stack.hbase_server import HBaseServer
 from stack.opensearch_server import OpenSearchServer
+from tests.support import whole_runs
 from tests.support.audits import audit
 from tests.support.children import copy_process, end_of
 from tests.support.customers import Customers, Searched, Stored
@@ -297,7 +297,7 @@ def test_a_backfill_of_an_old_range_fills_in_only_what_is_not_there(customers: C
     assert customers.found().keys() == {"a", "b"}
     request = parse(customers.scene.replication(), topics=[customers.scene.topic], from_=0, until=4)
     launcher = InProcess()
-    report = backfilling.run(
+    report = whole_runs.backfill(
         customers.scene.replication(), customers.scene.connections, customers.scene.store, launcher, request
     )
     assert report.outcome == "done" and only(report).superseded == 2, report.table()

@@ -24,7 +24,6 @@ from kafka_replication.kafka.batch_scan import connect
 from kafka_replication.kafka.brokers import security_of
 from kafka_replication.model.errors import BadInput, NotAuthenticated, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.jobs import JOB, Job, JobEnd
@@ -32,6 +31,7 @@ from kafka_replication.spark.launcher import Deliver
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import batches as read_batches
 from kafka_replication.wire.connection import Connection
+from tests.support import whole_runs
 from tests.support.jobs import InProcess, no_launch
 from tests.support.scenario import Cluster, Rec, Scenario, numbered
 from tests.support.tls import SESSION, TlsCluster, tls_cluster
@@ -247,7 +247,7 @@ def test_a_run_logs_in_with_the_tokens_of_the_named_function_and_outlives_its_se
     scene.source.produce(scene.topic, [Rec(b"%d" % number, b"v" * sixteen) for number in range(20)], batch_size=sixteen)
     limit = 20 * sixteen / (2 * SESSION)
     copy = {"engine": "batch", "chunk_records": 10, "throughput_limit": int(limit)}
-    report = runner.run(scene.replication(copy=copy), connections, scene.store, AsSpark(), Request())
+    report = whole_runs.run(scene.replication(copy=copy), connections, scene.store, AsSpark(), Request())
     assert report.outcome == "done", report.table()
     assert [line for line in caplog.messages if "attempt" in line or "cannot copy" in line] == []
     assert sum(each.copied for each in report.ranges) == scene.watermark() == 20
@@ -258,4 +258,4 @@ def test_a_function_that_nobody_allowed_is_never_called(
 ) -> None:
     monkeypatch.delenv(ALLOWLIST_VARIABLE)
     with pytest.raises(BadInput, match="not an allowed callback"):
-        runner.run(scene.replication(), connections, scene.store, no_launch, Request())
+        whole_runs.run(scene.replication(), connections, scene.store, no_launch, Request())

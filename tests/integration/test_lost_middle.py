@@ -12,10 +12,9 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.status import status_table
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.reporting import standing
 from stack.kafka_cluster import KafkaCluster
-from tests.support import audits
+from tests.support import audits, whole_runs
 from tests.support.damage import batches
 from tests.support.jobs import InProcess
 from tests.support.scenario import Rec, Scenario, only
@@ -55,7 +54,7 @@ def lose(scene: Scenario, cluster: KafkaCluster, numbers: Iterable[int]) -> Cove
 
 def run_backfill(scene: Scenario, from_: int, until: int) -> int:
     request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     return only(report).copied
 

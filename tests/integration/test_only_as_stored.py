@@ -11,9 +11,9 @@ import pytest
 from kafka_replication.kafka.callbacks import ReportingProducer
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.backfill_request import parse
-from kafka_replication.runs import backfill
 from kafka_replication.runs.audit import AuditRequest
 from tests.integration.test_whole_batches import BATCHES, engines, stored
+from tests.support import whole_runs
 from tests.support.audits import audit
 from tests.support.jobs import InProcess
 from tests.support.other_clients import as_stored
@@ -109,7 +109,7 @@ def test_a_backfill(scene: Scenario) -> None:
     assert scene.run().outcome == "nothing_to_do"
     for from_, until in ((145, 155), (120, 145), (155, 300)):
         request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
-        report = backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+        report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
         assert report.outcome == "done", report.table()
     assert sum(range_.span for range_ in scene.position().coverage) == 180
 

@@ -22,6 +22,7 @@ from kafka_replication.runs.retry_discard import Decision, discard, retry
 from kafka_replication.targets.journal import MOST_IN_TAIL
 from stack.opensearch_server import OpenSearchServer
 from tests.folder_target.ground import FolderGround
+from tests.support import whole_runs
 from tests.support.actions import approve, replace_store, table
 from tests.support.audits import audit
 from tests.support.checker import read
@@ -190,7 +191,7 @@ def test_a_backfill_copies_a_range_to_another_topic(scene: Scenario, ground: Gro
     shown = backfilling.preview(scene.bare_run(), request)
     assert shown.plan.to_copy and not ground.exists(again)
     launcher = InProcess()
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, launcher, request)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, launcher, request)
     assert report.outcome == "done", report.table()
     assert values(ground, again) == values(ground, scene.topic)[10:60]
     assert_clean(scene)

@@ -19,7 +19,6 @@ from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs import audit_choosing, checking, steps
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit_choosing import ALL
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.reset import reset_topic
@@ -29,6 +28,7 @@ from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.auditing import Size
 from kafka_replication.verification.matching import Kind
 from tests.support import audits as audit
+from tests.support import whole_runs
 from tests.support.checker import Record, read
 from tests.support.children import end_of, run_process
 from tests.support.jobs import InProcess
@@ -257,7 +257,7 @@ def test_copies_that_are_gone(scene: Scenario) -> None:
 
 def backfill(scene: Scenario, from_: int, until: int, target: str | None = None) -> RunReport:
     request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until, target_topic=target)
-    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    return whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
 @pytest.mark.slow  # all that spread is above, and `test_at_once.py` has such a backfill

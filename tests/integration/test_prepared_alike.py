@@ -10,8 +10,8 @@ import pytest
 from kafka_replication.model.errors import Refused
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill
 from kafka_replication.runs.reporting import standing
+from tests.support import whole_runs
 from tests.support.actions import put
 from tests.support.failed import QUARANTINE, lose_store, quarantined
 from tests.support.intervals import at, copied, interval
@@ -24,7 +24,7 @@ Way = Callable[[Scenario], RunReport]
 def backfill_elsewhere(scene: Scenario, from_: int | None = None, until: int | None = None) -> RunReport:
     replication, target = scene.replication(), f"{scene.name}.other"
     request = parse(replication, topics=[scene.topic], from_=from_, until=until, target_topic=target)
-    return backfill.run(replication, scene.connections, scene.store, InProcess(), request)
+    return whole_runs.backfill(replication, scene.connections, scene.store, InProcess(), request)
 
 
 WAYS: dict[str, Way] = {

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill
+from tests.support import whole_runs
 from tests.support.intervals import at, interval
 from tests.support.jobs import InProcess
 from tests.support.readings import Readings, readings
@@ -21,7 +21,7 @@ __all__ = ["readings"]
 
 def backfilled(scene: Scenario, until: int, target_topic: str | None = None) -> RunReport:
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=until, target_topic=target_topic)
-    return backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    return whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
 
 
 def counted(readings: Readings, run: Callable[[], RunReport]) -> dict[str, int]:

@@ -26,12 +26,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.backfill_request import parse
-from kafka_replication.runs import backfill
 from kafka_replication.runs import groups as moving
 from kafka_replication.runs.backfill import prepare_interval
 from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import open_run
 from kafka_replication.runtime.events import Event
+from tests.support import whole_runs
 from tests.support.command_line import command
 from tests.support.intervals import MINUTE, SETTINGS, SIX
 from tests.support.jobs import InProcess
@@ -241,7 +241,7 @@ def prepare_one_minute(pair: Pair) -> None:
 
 def backfill_two_offsets(pair: Pair) -> None:
     request = parse(pair.replication(), topics=[TOPIC], from_=0, until=2)
-    backfill.run(pair.replication(), pair, pair.store, InProcess(), request)
+    whole_runs.backfill(pair.replication(), pair, pair.store, InProcess(), request)
 
 
 # `test_check_names_the_right_that_is_missing` has all of them.

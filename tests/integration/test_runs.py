@@ -14,9 +14,10 @@ import pytest
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill, leasing, steps
+from kafka_replication.runs import leasing, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
+from tests.support import whole_runs
 from tests.support.checker import high_watermark, read
 from tests.support.jobs import Gate, InProcess, after_copy, copies
 from tests.support.leases import holder_of
@@ -213,7 +214,7 @@ def test_the_report_says_why_the_short_last_slice_of_a_backfill_has_another_engi
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, [replace(record, value=b"x" * 40) for record in numbered(5_100)], linger_ms=500)
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=5_100)
-    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), request))
+    line = only(whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request))
     assert (line.engines, line.begun and line.begun.engine) == (("batch/1", "record/1"), "batch")
     [turn] = line.turns
     assert (turn.engine, turn.range.from_, turn.why) == ("record/1", 5_000, "it has fewer than 5,000 offsets")

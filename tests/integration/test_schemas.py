@@ -15,9 +15,10 @@ from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.schemas import TOPIC, WAITS
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill, checking, cutover
+from kafka_replication.runs import checking, cutover
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job
+from tests.support import whole_runs
 from tests.support.checker import check, read
 from tests.support.children import end_of, run_process
 from tests.support.compaction import clean_every
@@ -147,7 +148,7 @@ def test_a_registry_with_other_ids_is_refused_before_a_record_is_copied(
             both.run(launcher, asked)
     one = BackfillRequest(topics=(both.topic,), from_=None, until=None)
     with pytest.raises(PreflightFailed, match=said):
-        backfill.run(both.replication(), both.connections, both.store, launcher, one)
+        whole_runs.backfill(both.replication(), both.connections, both.store, launcher, one)
     assert launcher.jobs == [] and both.target.partitions(both.topic) == 0, "the target has nothing afterwards"
     assert len(read(both.target.bootstrap, TOPIC, 0)) == 2 and not both.bare_run().view().positions
     run = open_run(both.replication(), both.connections, both.store, "check")

@@ -15,9 +15,9 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import backfill
 from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import free_ports
+from tests.support import whole_runs
 from tests.support.clusters import Brokers
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
@@ -207,7 +207,7 @@ def test_a_backfill_of_healthy_partitions_is_done(source_scene: Scenario, target
         )
 
     def run(partition: str) -> RunReport:
-        return backfill.run(scene.replication(), scene.connections, scene.store, InProcess(), asked(partition))
+        return whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), asked(partition))
 
     with away(scene.source, target3.broker(2), scene.topic, 1):
         assert [(line.copied, line.error) for line in run("0").ranges] == [(5, None)]

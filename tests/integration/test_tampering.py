@@ -13,8 +13,8 @@ from kafka_replication.kafka.commit import Atomic
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.causes import problems
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.reporting import standing
+from tests.support import whole_runs
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.jobs import InProcess, after_copy, copies
 from tests.support.scenario import Rec, Scenario, numbered, only
@@ -65,7 +65,7 @@ def test_copies_that_are_gone_before_they_were_read_back_are_missed_in_status_an
     again = scene.run()
     assert [(line.copied_before, line.missing) for line in again.ranges] == [(141, 59)], again.table()
     request = parse(scene.replication(), topics=[scene.topic], from_=0, until=59)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "done", report.table()
     row = standing(scene.bare_run())[0]
     assert (row.state, row.plan.missed, scene.watermark()) == ("in sync", Coverage(), 200)

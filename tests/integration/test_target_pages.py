@@ -12,7 +12,7 @@ import yaml
 
 from kafka_replication.config import Replication
 from kafka_replication.connections import EnvironmentConnections, variable
-from kafka_replication.runs import runner
+from tests.support import whole_runs
 from tests.support.hbase import HBaseGround
 from tests.support.jobs import InProcess
 from tests.support.opensearch import OpenSearchGround
@@ -53,6 +53,6 @@ def test_the_first_replication_of_a_page_runs(
     scene.source.produce(scene.topic, [Rec(key, b'{"n": %d}' % n) for n, key in enumerate(keys)])
     launcher = InProcess()
     replication = Replication.model_validate(document)
-    report = runner.run(replication, EnvironmentConnections(), scene.store, launcher, ALL)
+    report = whole_runs.run(replication, EnvironmentConnections(), scene.store, launcher, ALL)
     assert report.outcome == "done", report.table()
     assert len(ground.visible(scene.topic)) == many

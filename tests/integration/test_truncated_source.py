@@ -11,8 +11,8 @@ from kafka_replication.kafka.batch_scan import BatchScan
 from kafka_replication.kafka.callbacks import Throttling
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import parse
-from kafka_replication.runs import backfill as backfilling
 from stack.kafka_cluster import KafkaCluster
+from tests.support import whole_runs
 from tests.support.audits import audit
 from tests.support.damage import forgotten
 from tests.support.jobs import InProcess
@@ -68,7 +68,7 @@ def test_older_offsets_are_not_copied_from_it_either(
     scene.source.produce(scene.topic, numbered(80, 1_000))
     scene.target.delete_before(scene.topic, 0, 100)
     request = parse(scene.replication(), topics=[scene.topic], from_=50, until=100)
-    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess(), request)
+    report = whole_runs.backfill(scene.replication(), scene.connections, scene.store, InProcess(), request)
     assert report.outcome == "failed" and "truncated below offset 100" in (only(report).error or ""), report.table()
     assert scene.target.size(scene.topic) == 101
 

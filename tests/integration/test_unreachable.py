@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
+from tests.support import whole_runs
 from tests.support.addresses import Addresses
 from tests.support.command_line import cli, ended
 from tests.support.jobs import no_launch
@@ -43,7 +43,7 @@ def test_a_run_names_the_host(scene: Scenario, closed: str, silent: str, side: s
         there = Addresses(scene.source.bootstrap, scene.target.bootstrap)
         connections = replace(there, source=address) if side == "source" else replace(there, target=address)
         with pytest.raises(Unreachable) as failed:
-            runner.run(scene.replication(timeouts={"request": 4}), connections, scene.store, no_launch, Request())
+            whole_runs.run(scene.replication(timeouts={"request": 4}), connections, scene.store, no_launch, Request())
         assert address in failed.value.what and failed.value.remedy
         assert holder_of(scene.store, scene.name) is None  # given back
 

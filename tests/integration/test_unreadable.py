@@ -20,6 +20,7 @@ from kafka_replication.reporting.run import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.reporting import standing
+from tests.support import whole_runs
 from tests.support.actions import approve
 from tests.support.audits import audit
 from tests.support.checker import read
@@ -51,7 +52,7 @@ def previewed(scene: Scenario, request: BackfillRequest) -> BackfillLine:
 
 
 def backfilled(scene: Scenario, request: BackfillRequest, launch: Any = None) -> RunReport:
-    return backfilling.run(scene.replication(), scene.connections, scene.store, launch or InProcess(), request)
+    return whole_runs.backfill(scene.replication(), scene.connections, scene.store, launch or InProcess(), request)
 
 
 def at(number: int) -> str:

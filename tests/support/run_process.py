@@ -8,9 +8,10 @@ import sys
 
 from kafka_replication.config import Replication
 from kafka_replication.documents import as_json
-from kafka_replication.runs import leasing, runner
+from kafka_replication.runs import leasing
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
+from tests.support import whole_runs
 from tests.support.addresses import Addresses
 from tests.support.jobs import InProcess
 
@@ -19,7 +20,7 @@ if __name__ == "__main__":
     # Short, so that a test that stops this process need not wait long for the next one.
     leasing.DURATION = float(os.environ.get("LEASE_SECONDS", "3"))
     launcher = InProcess(at_once=int(*at_once or ["1"]))
-    report = runner.run(
+    report = whole_runs.run(
         Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), launcher, Request()
     )
     print(json.dumps(as_json(report)))

@@ -32,12 +32,13 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
 from kafka_replication.model import offsets as product
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.reporting.run import RangeReport, RunReport
-from kafka_replication.runs import runner, steps
+from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
 from kafka_replication.spark.jobs import Job, RangeTask
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_empty, open_store
 from kafka_replication.store.watermark_store import WatermarkStore
+from tests.support import whole_runs
 from tests.support.addresses import Addresses
 from tests.support.checker import Comparison, check, high_watermark
 from tests.support.jobs import InProcess, no_launch, reading
@@ -316,11 +317,11 @@ class Scenario:
 
     def run(self, launcher: Launcher | None = None, request: Request = ALL, **more: Any) -> RunReport:
         launch = launcher or InProcess()
-        return runner.run(self.replication(**more), self.connections, self.store, launch, request)
+        return whole_runs.run(self.replication(**more), self.connections, self.store, launch, request)
 
     def idle_run(self, **more: Any) -> RunReport:
         """A run that fails when it asks for Spark."""
-        report = runner.run(self.replication(**more), self.connections, self.store, no_launch, Request())
+        report = whole_runs.run(self.replication(**more), self.connections, self.store, no_launch, Request())
         assert report.outcome == "nothing_to_do", report.table()
         return report
 

@@ -13,11 +13,11 @@ import sys
 from kafka_replication.config import Replication
 from kafka_replication.documents import as_json
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime import stopping
 from kafka_replication.spark.launcher import terminal_launcher
 from kafka_replication.store import open_store
+from tests.support import whole_runs
 from tests.support.addresses import Addresses
 
 if __name__ == "__main__":
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     clusters = Addresses(source, target, of_target=json.loads(client))
     launcher = terminal_launcher(lambda: clusters.spark(""), {})
     try:
-        report = runner.run(
+        report = whole_runs.run(
             Replication.model_validate_json(config), clusters, open_store(store_url), launcher, Request()
         )
     except ReplicationError as error:

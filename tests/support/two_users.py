@@ -17,12 +17,13 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.reporting.run import RunReport
-from kafka_replication.runs import checking, runner
+from kafka_replication.runs import checking
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from kafka_replication.store.watermark_store import WatermarkStore
+from tests.support import whole_runs
 from tests.support.jobs import InProcess
 from tests.support.secured import Acl, SecuredCluster
 from tests.support.waiting import wait_until
@@ -104,7 +105,7 @@ class Pair:
         return "" if report.outcome != "failed" else report.table()
 
     def report(self, launcher: Launcher | None = None, **more: Any) -> RunReport:
-        return runner.run(self.replication(**more), self, self.store, launcher or InProcess(), Request())
+        return whole_runs.run(self.replication(**more), self, self.store, launcher or InProcess(), Request())
 
     def withdraw(self, side: str, *acls: Acl) -> None:
         self.cluster.withdraw(self.users[side], *acls)

@@ -11,10 +11,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
-from kafka_replication.config import Replication
-from kafka_replication.connections import Connections
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.sampling import samples
 from kafka_replication.ledger.view import LedgerView, copied_until
@@ -40,31 +38,14 @@ from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.looking import Planned, Ranges, World, asked, defended, look, raise_findings
 from kafka_replication.runs.previewing import check_functions, with_engines
 from kafka_replication.runs.recopy import give_back_each, offsets_to_copy_again
-from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
-from kafka_replication.runs.runner import carry_out, new_run_id
-from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runs.run import LeasedRun, Request, Run
+from kafka_replication.runs.runner import carry_out
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.rules import BoundaryKey
-
-if TYPE_CHECKING:
-    from kafka_replication.store import WatermarkStore
-
 
 log = logging.getLogger(__name__)
 AnyRun = TypeVar("AnyRun", bound=Run)
 KIND: Final = "backfill"
-
-
-def run(
-    replication: Replication,
-    connections: Connections,
-    store: WatermarkStore,
-    launcher: Launcher,
-    request: BackfillRequest,
-) -> RunReport:
-    """A whole backfill with its own run id and time budget; see `execute`."""
-    deadline = Deadline.after(replication.timeouts.run)
-    return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
 
 
 def execute(run: Run, launcher: Launcher, request: BackfillRequest) -> RunReport:

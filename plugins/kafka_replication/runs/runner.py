@@ -7,21 +7,14 @@ import os
 import secrets
 import socket
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from kafka_replication.config import Replication
-from kafka_replication.connections import Connections
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.run import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased, live_scope, topics_of
-from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
-from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.rules import check_interval
-
-if TYPE_CHECKING:
-    from kafka_replication.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +22,6 @@ log = logging.getLogger(__name__)
 def new_run_id() -> str:
     """A new run id, as it appears in leases, receipts and reports."""
     return f"cli-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def run(
-    replication: Replication,
-    connections: Connections,
-    store: WatermarkStore,
-    launcher: Launcher,
-    request: Request,
-) -> RunReport:
-    """All steps of one run with its own run id and time budget; see `execute`."""
-    deadline = Deadline.after(replication.timeouts.run)
-    return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
 
 
 def execute(run: Run, launcher: Launcher, request: Request) -> RunReport:
