@@ -157,7 +157,7 @@ class _Search:
         there = [
             key
             for key, planned in plans.items()
-            if _may_adopt(planned, world.view.positions.get(key)) and _number(key) in _partitions(world, key)
+            if _may_adopt(planned, world.view.positions.get(key)) and key.target.partition in _partitions(world, key)
         ]
         known, failed = TargetRecords(run.clusters.target).ends(there, _wait(run))
         return cls(
@@ -166,7 +166,7 @@ class _Search:
             world=world,
             plans=plans,
             stored=stored,
-            ends={**failed, **{key: each[_number(key)] for key, each in known.items()}},
+            ends={**failed, **{key: each[key.target.partition] for key, each in known.items()}},
         )
 
     def all(self, spark: Launcher | None, least: Size) -> dict[PartitionKey, _Found]:
@@ -182,7 +182,7 @@ class _Search:
             by_id = work_on(self.run, spark, [*tasks.values()], "copies of another tool")
             ends = {key: by_id[task.id] for key, task in tasks.items()}
         else:
-            ends = background.at_once(tasks, lambda key: self._compared(tasks[key]), "compare")
+            ends = background.at_once(tasks, lambda key: compare(tasks[key], key, *_sides(self.run)), "compare")
         rows = {key: row for key, row in prepared.items() if isinstance(row, AdoptRow)}
         found = {key: self._found(key, tasks[key], end) for key, end in ends.items()}
         return {key: found.get(key) or _Found(rows[key]) for key in sorted(prepared)}
@@ -202,7 +202,8 @@ class _Search:
 
     def _other_copy(self, key: PartitionKey) -> OtherCopy | None:
         """None if the target has no records. Raises Refused."""
-        end_of_target, number, stored = self.ends.get(key, 0), _number(key), self.stored.get(key.source, Stored())
+        number, end_of_target = key.target.partition, self.ends.get(key, 0)
+        stored = self.stored.get(key.source, Stored())
         if isinstance(end_of_target, ReplicationError):
             raise end_of_target
         if not end_of_target:
@@ -223,10 +224,6 @@ class _Search:
             whole=self.asked.whole,
             compacts="compact" in topic.config.get("cleanup.policy", ""),
         )
-
-    def _compared(self, task: Audit) -> Audited:
-        assert isinstance(task.partition, PartitionKey)
-        return compare(task, task.partition, *_sides(self.run))
 
     def _found(self, key: PartitionKey, task: Audit, audited: Audited) -> _Found:
         work, end = task.other_copy, audited.copy_end
@@ -310,10 +307,6 @@ def _opened_before(key: PartitionKey, position: Position) -> AdoptRow:
     return row_of(key, "opened before", start=position.start, error=what)
 
 
-def _number(key: PartitionKey) -> int:
-    return key.source.partition
-
-
 def _partitions(world: World, key: PartitionKey) -> Mapping[int, PartitionOffsets]:
     """Those of the key's target topic that answer."""
     topic = world.snapshot.target.get(key.target_topic)
@@ -340,7 +333,7 @@ def _open(run: LeasedRun, proved: Sequence[_Found], plans: Plans, snapshot: Snap
                 continue  # by an attempt whose outcome was not known
             if before is not None and not _nothing_is_behind(before):
                 done[key] = _opened_before(key, before)
-            elif ends.get(key, {}).get(_number(key)) != adopted.target_until:
+            elif ends.get(key, {}).get(key.target.partition) != adopted.target_until:
                 what = f"{key.target} does not end at {adopted.target_until} any more"
                 done[key] = row_of(key, "refused", error=what, remedy="stop what writes there, and adopt again")
             else:

@@ -81,16 +81,12 @@ def look(run: Run, keys: Collection[PartitionKey]) -> Sides:
     standing = run.clusters.target.standing
     # Where others write, their transactions may stay open.
     ends, failures = standing.ends(there) if run.replication.placing.shared else standing.stable_ends(there)
-    cluster, source = (
-        topics.cluster_id(run.clusters.source_admin),
-        topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
-    )
     return Sides(
         target=target,
         ends=ends,
         failures=failures,
-        source_cluster=cluster,
-        source=source,
+        source_cluster=topics.cluster_id(run.clusters.source_admin),
+        source=topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
         view=run.view(),
         receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
         pipeline=pipeline,

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Final, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.sampling import samples
 from kafka_replication.ledger.view import LedgerView, copied_until
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.model.offsets import Coverage, OffsetRange, PartitionKey, TopicPartition, consumer_group
+from kafka_replication.model.offsets import OffsetRange, PartitionKey, TopicPartition, consumer_group
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning.backfill_plan import (
     BackfillPlan,
@@ -45,7 +45,6 @@ from kafka_replication.watermarks.rules import BoundaryKey
 
 log = logging.getLogger(__name__)
 AnyRun = TypeVar("AnyRun", bound=Run)
-KIND: Final = "backfill"
 
 
 def execute(run: Run, launcher: Launcher, request: BackfillRequest) -> RunReport:
@@ -80,7 +79,7 @@ class Backfill:
     """A range of offsets or times, into the replication's own target topics or into another one."""
 
     asked: BackfillRequest
-    kind: ClassVar[Literal["backfill"]] = KIND
+    kind: ClassVar[Literal["backfill"]] = "backfill"
     whole: ClassVar[bool] = True
 
     @property
@@ -93,7 +92,11 @@ class Backfill:
         return Request(topics=self.asked.topics)
 
     def ranges(self, run: Run, world: World) -> Ranges:
-        return _ranges(run, self.asked, world.snapshot)
+        source, admin = world.snapshot.source, run.clusters.source_admin
+        wanted = partitions_of(self.asked, source)
+        moments = [point for point in (self.asked.from_, self.asked.until) if isinstance(point, datetime)]
+        times = {moment: offsets.at_time(admin, wanted, ceil_millis(moment)) for moment in moments}
+        return resolve(self.asked, source, times)
 
     def plan(self, run: Run, world: World, ranges: Ranges) -> PlannedBackfill:
         snapshot, view, watermarks = world.snapshot, world.view, run.watermarks(world.view)
@@ -120,7 +123,7 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
 
     Raises BadInput, PreflightFailed, NotAuthorized, or Refused, which names every refused partition.
     """
-    return preparing.planned_once(run, KIND, lambda: _prepared(run, request))
+    return preparing.planned_once(run, Backfill.kind, lambda: _prepared(run, request))
 
 
 def _prepared(run: LeasedRun, request: BackfillRequest) -> Planned:
@@ -128,9 +131,10 @@ def _prepared(run: LeasedRun, request: BackfillRequest) -> Planned:
     planned = _planned(run, demand, preparing.looked_and_asked(run, demand))
     raise_refused(planned.plan)
     if planned.plan.idle:  # create and open nothing if there is nothing to do
-        log.info("plan of %s run %s:\n%s", KIND, run.run_id, plan_table(planned.effect))
+        log.info("plan of %s run %s:\n%s", demand.kind, run.run_id, plan_table(planned.effect))
         return planned
-    if again := _again(planned.effect):
+    # These have to be given back before they can be copied a second time.
+    if again := {line.key: line.again for line in planned.effect.lines if line.again and line.plan.copy}:
         give_back_each(run, planned.world.snapshot, again)
         return preparing.ready(run, demand)  # in the ledger after that
     return preparing.ready(run, demand, planned)
@@ -144,11 +148,6 @@ def _demanded(run: AnyRun, request: BackfillRequest) -> tuple[AnyRun, Backfill]:
 
 def _planned(run: Run, demand: Backfill, world: World) -> PlannedBackfill:
     return defended(run, demand.plan(run, world, demand.ranges(run, world)))
-
-
-def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
-    """The offsets that have to be given back before they can be copied a second time."""
-    return {line.key: line.again for line in previewed.lines if line.again and line.plan.copy}
 
 
 def _with_topics(run: Run, request: BackfillRequest) -> BackfillRequest:
@@ -176,13 +175,6 @@ def _with_topics(run: Run, request: BackfillRequest) -> BackfillRequest:
     return request
 
 
-def _ranges(run: Run, request: BackfillRequest, snapshot: Snapshot) -> Ranges:
-    wanted = partitions_of(request, snapshot.source)
-    moments = [point for point in (request.from_, request.until) if isinstance(point, datetime)]
-    times = {moment: offsets.at_time(run.clusters.source_admin, wanted, ceil_millis(moment)) for moment in moments}
-    return resolve(request, snapshot.source, times)
-
-
 def _estimated(run: Run, backfill_plan: BackfillPlan) -> BackfillPlan:
     """Add estimates from the first records of each range. They are only shown, never used."""
     wanted = {
@@ -190,11 +182,9 @@ def _estimated(run: Run, backfill_plan: BackfillPlan) -> BackfillPlan:
         for line in sorted(backfill_plan.lines, key=lambda line: -line.left.span)
         if line.plan.copy
     }
-    return (
-        backfill_plan.estimated(samples(run.clusters.source, consumer_group(run.replication.name), wanted))
-        if wanted
-        else backfill_plan
-    )
+    if not wanted:
+        return backfill_plan
+    return backfill_plan.estimated(samples(run.clusters.source, consumer_group(run.replication.name), wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +235,11 @@ def _from_lost_end(run: Run, world: World, at: TopicPartition, range_: OffsetRan
 def _interval(
     run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime
 ) -> dict[TopicPartition, OffsetRange]:
-    every = [
-        (TopicPartition(name, number), topic.topic_id)
+    keys = {
+        (at := TopicPartition(name, number)): BoundaryKey(at, topic.topic_id)
         for name, topic in snapshot.source.items()
         for number in topic.partitions
-    ]
-    keys = {at: BoundaryKey(at, topic_id) for at, topic_id in every}
+    }
     coverages = {key.source: position.coverage for key, position in view.positions.items()}
     appeared = {
         at: snapshot.source[at.topic].offsets(at.partition).log_start

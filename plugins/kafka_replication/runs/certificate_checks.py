@@ -11,7 +11,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kafka_replication.documents import GapRow, adapter
-from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, ReplicationError
@@ -142,20 +141,14 @@ def with_data(run: Run, checked: CheckedCertificate, made: Certificate | None, s
         ]
         for key, position in sorted(ours.items()):
             other = f"{key.source}: the copy of another tool below {position.start}"
-            changed, not_compared = _of_another_tool(run, key, position)
-            problems += [f"{other}: {changed}"] if changed else []
-            notes += [f"{other} was not compared: {not_compared}"] if not_compared else []
+            try:
+                changed = adopting.changed_since(run, key, position)
+                problems += [f"{other}: {changed}"] if changed else []
+            except ReplicationError as error:
+                notes.append(f"{other} was not compared: {error.what}")
         notes.append(f"records and receipts were compared again just now: {audited.verdict}")
         checked = replace(checked, audit=audited.document(limit=20))
     return replace(checked, problems=tuple(problems), notes=tuple(notes))
-
-
-def _of_another_tool(run: Run, key: PartitionKey, position: Position) -> tuple[str, str]:
-    """The change of its adopted copy, or why it was not compared; both empty if there is nothing to say."""
-    try:
-        return adopting.changed_since(run, key, position), ""
-    except ReplicationError as error:
-        return "", error.what
 
 
 def _changed(

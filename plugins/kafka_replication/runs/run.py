@@ -128,18 +128,14 @@ class Run:
         """
         own_entries = own(self.replication, view)
         own_positions = own_entries.positions
-        known, other_targets = (
-            {key.source for key in own_positions},
-            {key.target_topic for key in view.positions if key not in own_positions},
-        )
         snapshot = snapshotter.take(
             self.replication,
             self.clusters.source_admin,
             self.clusters.target.catalogue.look,
             request.topics,
             request.until,
-            known,
-            other_targets,
+            {key.source for key in own_positions},
+            {key.target_topic for key in view.positions if key not in own_positions},
             unresolved(self.replication, own_entries),
         )
         snapshot = replace(snapshot, logins=self.clusters.logins, known=bool(view.positions))
