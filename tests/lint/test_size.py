@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 294,
+    "modules": 293,
     "classes": 647,
-    "functions": 3869,
+    "functions": 3867,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

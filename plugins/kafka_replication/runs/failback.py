@@ -23,7 +23,7 @@ from kafka_replication.model.times import now
 from kafka_replication.planning import obstacles
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.obstacles import NotYet
-from kafka_replication.planning.turning import Stamp, foreseen, surplus_of, turned
+from kafka_replication.planning.turning import FAILBACK, Pair, Stamp, foreseen, surplus_of, turned
 from kafka_replication.reporting.table import counted
 from kafka_replication.reporting.turning import StepRow, TurnDocument, TurnRow
 from kafka_replication.runs import backfill, sealing, source_ends, steps
@@ -31,7 +31,6 @@ from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.clusters import raise_together
 from kafka_replication.runs.cutover import Step, Turn, Wishes, check, document_of, one_more
 from kafka_replication.runs.leasing import EVERYTHING, leased
-from kafka_replication.runs.pairs import FAILBACK, Pair
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.targets.start_offsets import TargetRecords
@@ -168,10 +167,8 @@ class Failback:
         """The ledger of the other direction as it will be when it has copied everything that is new now."""
         view, left = self.back.view(), [pair for pair in self._left() if pair.account and not pair.begun]
         sealed = [pair for pair in left if pair.account and pair.account.position.sealed]
-        receipts, ours = (
-            self.forward.clusters.ledger.receipts({pair.key: None for pair in sealed}),
-            self._source_ends(sealed),
-        )
+        receipts = self.forward.clusters.ledger.receipts({pair.key: None for pair in sealed})
+        ours = self._source_ends(sealed)
         theirs = offsets.high_watermarks(self.back.clusters.source_admin, [pair.key.target for pair in sealed])
         for pair in sealed:
             assert pair.account is not None
@@ -192,18 +189,20 @@ class Failback:
         logs = offsets.high_watermarks(self.forward.clusters.source_admin, [pair.key.source for pair in left])
         for pair in left:
             for range_ in pair.surplus(logs[pair.key.source]):
-                report = backfill.execute(one_more(self.forward), self.launcher, _request_of(pair.key, range_))
+                at = pair.key.source
+                request = BackfillRequest(
+                    topics=(at.topic,),
+                    partitions=(at.partition,),
+                    from_=range_.from_,
+                    until=range_.until,
+                    target_topic=_apart(pair.key),
+                )
+                report = backfill.execute(one_more(self.forward), self.launcher, request)
                 if report.failed:
                     error, remedy = report.failed[0].error, report.failed[0].remedy
-                    at = pair.key.source
                     raise NotYet(obstacles.SURPLUS_FAILED, partition=at, range=range_, error=error, remedy=remedy)
                 spans += range_.span
         return f"{counted(spans, 'offset')} copied to topics on {self.turn.source} that end with {APART}"
-
-    def _is_apart(self, key: PartitionKey, surplus: Coverage) -> bool:
-        view, apart = self.forward.view(), replace(key, target_topic=_apart(key))
-        verified = view[apart].verified.coverage if apart in view.positions else Coverage()
-        return not surplus.subtract(verified)
 
     def _open_back(self) -> str:
         """Open the other direction behind the seal of the first one."""
@@ -244,8 +243,10 @@ class Failback:
         if "compact" in config.get("cleanup.policy", ""):
             left, source = counted(only.span, "offset"), self.turn.target
             raise NotYet(obstacles.COMPACTED, partition=at, source=source, offsets=left)
-        if aside and not self._is_apart(pair.key, only):
-            raise NotYet(obstacles.SURPLUS_GREW, partition=at, source=self.turn.target)
+        if aside:
+            view, apart = self.forward.view(), replace(pair.key, target_topic=aside)
+            if only.subtract(view[apart].verified.coverage if apart in view.positions else Coverage()):
+                raise NotYet(obstacles.SURPLUS_GREW, partition=at, source=self.turn.target)
         return True
 
     def _open(
@@ -333,16 +334,6 @@ def _last(end: int, span: int) -> Coverage:
 
 def _apart(key: PartitionKey) -> str:
     return f"{key.target_topic}{APART}"
-
-
-def _request_of(key: PartitionKey, range_: OffsetRange) -> BackfillRequest:
-    return BackfillRequest(
-        topics=(key.source.topic,),
-        partitions=(key.source.partition,),
-        from_=range_.from_,
-        until=range_.until,
-        target_topic=_apart(key),
-    )
 
 
 def _ends(run: Run, keys: Sequence[PartitionKey]) -> dict[PartitionKey, int]:
