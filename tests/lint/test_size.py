@@ -16,8 +16,8 @@ PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
     "modules": 293,
-    "classes": 647,
-    "functions": 3867,
+    "classes": 646,
+    "functions": 3865,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

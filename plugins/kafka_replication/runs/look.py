@@ -11,16 +11,10 @@ from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationEr
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning.live import own
 from kafka_replication.reporting.causes import foreseen_losses
-from kafka_replication.runs.clusters import raise_together
 from kafka_replication.runs.reporting import without_target
 from kafka_replication.runs.run import Run
 
 log = logging.getLogger(__name__)
-
-
-def reach(run: Run) -> None:
-    """Ask both clusters for metadata. Raises Unreachable or NotAdmitted, which name the side and its connection."""
-    raise_together(list(run.clusters.away.values()))
 
 
 def losses_without_target(run: Run, problem: ReplicationError) -> list[Cause]:

@@ -47,7 +47,8 @@ from kafka_replication.reporting.causes import (
 )
 from kafka_replication.reporting.drill import drill_causes
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.runs.look import losses_without_target, problem_of_clusters, reach
+from kafka_replication.runs.clusters import raise_together
+from kafka_replication.runs.look import losses_without_target, problem_of_clusters
 from kafka_replication.runs.reporting import standing
 from kafka_replication.runs.run import open_run
 from kafka_replication.runtime import background
@@ -131,11 +132,11 @@ class Watcher:
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
             of_run = (cause for failure in reported for cause in _of_run(store, failure))
-            seen = _Seen(Observation(causes=(*cluster, *of_run), judged=_NOTHING), None)
+            observed = Observation(causes=(*cluster, *of_run), judged=_NOTHING)
 
             def in_time(open_: Sequence[OpenCause], now: datetime) -> Decision:
                 asking.check("asking the watermark store")  # once left behind, nothing may count as told here
-                return self._decide(seen, open_, now)
+                return self._decide(observed, None, open_, now)
 
             return store, store.update_causes(self.replication.name, in_time)
 
@@ -157,7 +158,7 @@ class Watcher:
         name = self.replication.name
         try:
             with closing(self.open_store()) as store:
-                decision = store.update_causes(name, partial(self._decide, self._observe(store)))
+                decision = store.update_causes(name, partial(self._decide, *self._observe(store)))
                 self._send(decision, partial(store.take_back_alerts, name))
                 healed = self._tell_alone(Observation()).alerts if open_causes.has_told(name) else ()
                 return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
@@ -167,7 +168,8 @@ class Watcher:
             log.warning("%s: the store cannot be used: %s", name, problem)
             return self._report_without_store(problem)
 
-    def _observe(self, store: WatermarkStore) -> _Seen:
+    def _observe(self, store: WatermarkStore) -> tuple[Observation, Sequence[RunFacts] | None]:
+        """The causes of now, and the runs; None: they were not looked at."""
         seen, of_runs = RunsSeen(), _NOTHING
         records = store.runs(self.replication.name, RUNS)
         if self.orchestrator is not None or not self._watched_by_airflow(store):
@@ -177,7 +179,7 @@ class Watcher:
         if is_first_copy(records):
             of_clusters = [cause for cause in of_clusters if cause.key.kind not in _NOT_BEFORE]
         observed = Observation(causes=(*causes, *of_clusters), judged=judged | of_runs)
-        return _Seen(observed, seen.runs if of_runs else None)
+        return observed, seen.runs if of_runs else None
 
     def _clusters(self, store: WatermarkStore) -> tuple[Sequence[Cause], frozenset[Kind]]:
         """The causes in the clusters, the ledger and the partitions, and the kinds that could be judged."""
@@ -185,7 +187,7 @@ class Watcher:
         deadline = Deadline.after(2 * self.replication.timeouts.request)
         run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
         try:
-            reach(run)
+            raise_together(list(run.clusters.away.values()))
             causes += ledger_causes(self.replication, run.clusters.ledger.obstacle())
             judged.add(Kind.LEDGER)
             rows = standing(run)
@@ -270,8 +272,10 @@ class Watcher:
             failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
         return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
 
-    def _decide(self, seen: _Seen, open_: Sequence[OpenCause], now: datetime) -> Decision:
-        observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
+    def _decide(
+        self, observed: Observation, runs: Sequence[RunFacts] | None, open_: Sequence[OpenCause], now: datetime
+    ) -> Decision:
+        observed = observed if runs is None else lasting(observed, open_, runs)
         return decide(open_, observed, now, tuple(self._channels()))
 
     def _send(
@@ -314,15 +318,9 @@ class Watcher:
 
     def _tell_alone(self, observed: Observation, seconds: float | None = None) -> Decision:
         name = self.replication.name
-        decision = open_causes.update_causes(name, partial(self._decide, _Seen(observed, None)))
+        decision = open_causes.update_causes(name, partial(self._decide, observed, None))
         self._send(decision, partial(open_causes.take_back_alerts, name), seconds)
         return decision
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    observed: Observation
-    runs: Sequence[RunFacts] | None  # None: they were not looked at
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
@@ -360,17 +358,6 @@ def _within(seconds: float, act: Callable[[], T]) -> T:
     return asked.result()
 
 
-def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause, ...]:
-    """The cause in a cluster, if the run failed because it does not answer or does not let this client in. Later looks
-    find the same cause.
-    """
-    away = isinstance(problem, Unreachable) and not isinstance(problem, Stalled)
-    if not isinstance(problem, ReplicationError) or problem.of_store or not (away or isinstance(problem, NotAdmitted)):
-        return ()
-    key = CauseKey(Kind.CLUSTER if away else Kind.ADMISSION)
-    return (Cause(key=key, what=problem.what, remedy=problem.remedy, run_id=reported.run_id),)
-
-
 def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
     """The store's record of the failed run: one cause for each topic. Otherwise the run's own error."""
     record = store.run(reported.run_id)
@@ -382,9 +369,15 @@ def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
 
 
 def _failures_of(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> tuple[Cause, ...]:
-    """The causes from a failed run's own error: the failure, behind its explanation."""
+    """The causes from a failed run's own error: the failure, behind the cause in a cluster, if the run failed because
+    it does not answer or does not let this client in. Later looks find the same cause.
+    """
     reported = reported_failure(problem, run_id, is_backfill=is_backfill)
-    return *_explaining(problem, reported), reported
+    away = isinstance(problem, Unreachable) and not isinstance(problem, Stalled)
+    if not isinstance(problem, ReplicationError) or problem.of_store or not (away or isinstance(problem, NotAdmitted)):
+        return (reported,)
+    key = CauseKey(Kind.CLUSTER if away else Kind.ADMISSION)
+    return Cause(key=key, what=problem.what, remedy=problem.remedy, run_id=run_id), reported
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
