@@ -90,11 +90,12 @@ def working(
 @contextmanager
 def working_on_plan(replication: Replication, context: Context) -> Iterator[tuple[LeasedRun, Plan]]:
     """The stored plan, and the run under a lease of its target topics. Raises BadInput where there is none."""
-    from kafka_replication.runs.leasing import plan_scope
+    from kafka_replication.runs.leasing import topics_of
+    from kafka_replication.watermarks.values import Scope
 
     with opened(replication, context) as run:
         plan = planned(run)
-        with _held(run, context, plan_scope(plan), "never") as held:
+        with _held(run, context, Scope.exactly(topics_of(plan)), "never") as held:
             yield held, plan
 
 

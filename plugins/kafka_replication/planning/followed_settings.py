@@ -109,7 +109,8 @@ def _difference(name: str, source: Topic, target: Topic, wanted: str | None, sta
     now = target.config.get(name)
     if name == SEGMENT and wanted is None:  # only a run sets it for ever, while the source is compacted
         return Difference(name=name, now=now, wanted=None) if now == str(FOREVER) else None
-    if name == SEGMENT and not stated and name not in target.own and not _is_new_policy(source, target):
+    same_policy = _same(str(source.config.get(POLICY)), str(target.config.get(POLICY)))
+    if name == SEGMENT and not stated and name not in target.own and same_policy:
         return None  # a topic that another tool created
     if wanted is None or now is None:
         return Difference(name=name, now=now, wanted=wanted, can_follow=False)
@@ -126,10 +127,6 @@ def _is_enough(name: str, now: str, wanted: str, source: Topic) -> bool:
     if name != RETENTION:
         return False
     return now == source.config.get(name) or (name not in source.own and _millis(now) >= _millis(wanted))
-
-
-def _is_new_policy(source: Topic, target: Topic) -> bool:
-    return not _same(str(source.config.get(POLICY)), str(target.config.get(POLICY)))
 
 
 def _same(one: str, other: str) -> bool:

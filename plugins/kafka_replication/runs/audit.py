@@ -212,10 +212,9 @@ def audit(
     keys = sorted(key for key in run.view().positions if request.asks_for(key))
     unknown = unknown_to_ledger(run, run.view())
     of_unknown = tuple(result for key, result in unknown.items() if request.asks_for(key))
+    promise = run.clusters.promise
     if not keys and of_unknown:
-        return AuditReport(
-            run.replication.name, run.run_id, now(), of_unknown, sample=request.sample, promise=run.clusters.promise
-        )
+        return AuditReport(run.replication.name, run.run_id, now(), of_unknown, sample=request.sample, promise=promise)
     if not keys:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
@@ -249,9 +248,7 @@ def audit(
         log.info("audited %s %s: %s", one.key, one.result.range, one.result.outcome)
     note_missing(run, [one.result for one in chosen], sides.target)
     results = (*(one.result for one in chosen), *of_unknown)
-    return AuditReport(
-        run.replication.name, run.run_id, now(), results, sample=request.sample, promise=run.clusters.promise
-    )
+    return AuditReport(run.replication.name, run.run_id, now(), results, sample=request.sample, promise=promise)
 
 
 def work_on(run: Run, spark: Launcher | None, tasks: Sequence[Audit], what: str) -> dict[int, Audited]:

@@ -53,11 +53,6 @@ class Selection:
         """True if records of this partition can be meant."""
         return self.topic in (None, key.source.topic) and self.partition in (None, key.source.partition)
 
-    @property
-    def history(self) -> bool:
-        """True if records in every state are meant."""
-        return set(self.states) == set(STATES)
-
     def has(self, row: FailedRow) -> bool:
         return (
             self.of(row.key)
@@ -86,7 +81,8 @@ def failed_records(run: Run, view: LedgerView, selection: Selection) -> list[Fai
     store(run, (row for id_, row in rows.items() if row != stored.get(id_)))
     meant = [row for _, row in sorted(rows.items()) if selection.has(row)]
     newest = {key: position.generation for key, position in view.positions.items()}
-    return [row for row in meant if selection.history or not row.is_open or row.generation >= newest.get(row.key, 0)]
+    every = set(selection.states) == set(STATES)
+    return [row for row in meant if every or not row.is_open or row.generation >= newest.get(row.key, 0)]
 
 
 def _found_in_quarantine(

@@ -71,7 +71,7 @@ def move(run: Run, *, apply: bool, only: Collection[str] = (), foreseen: LedgerV
     admins = run.clusters.source_admin, clients.shared_admin(run.clusters.target_connection)
     seen, failed = _look(run.replication, *admins, only)
     known = {row.group: row for row in run.store.groups(run.replication.name)}
-    idle = {one.group: _as_it_was(known[one.group]) for one in seen if _is_idle(one, known.get(one.group))}
+    idle = {one.group: known[one.group] for one in seen if _is_idle(one, known.get(one.group))}
     moving = [one for one in seen if one.group not in idle and not one.left_out]
     ends, _ = offsets.last_stable_each(admins[0], sorted({at for one in moving for at in one.source}))
     translated = _translated(run, admins[1], moving, ends, foreseen=foreseen)
@@ -83,11 +83,12 @@ def move(run: Run, *, apply: bool, only: Collection[str] = (), foreseen: LedgerV
         for row in failed
     ]
     for one in seen:
-        row = idle.get(one.group)
-        if row is None:
-            row = _row(one, translated.get(one.group, ()), known.get(one.group))
-            row = _committed(admins[1], one, row) if apply else row
-        rows.append(row)
+        if (row := idle.get(one.group)) is not None:
+            places = tuple(replace(place, state="in step") for place in row.partitions)
+            rows.append(replace(row, state="in step", partitions=places))
+            continue
+        row = _row(one, translated.get(one.group, ()), known.get(one.group))
+        rows.append(_committed(admins[1], one, row) if apply else row)
     rows.sort(key=lambda row: row.group)
     document = GroupsDocument(
         replication=run.replication.name,
@@ -240,10 +241,6 @@ def _is_idle(seen: _Seen, row: GroupRow | None) -> bool:
         and there.offset >= (places[at].place or 0) + least
         for at, committed in seen.source.items()
     )
-
-
-def _as_it_was(row: GroupRow) -> GroupRow:
-    return replace(row, state="in step", partitions=tuple(replace(each, state="in step") for each in row.partitions))
 
 
 def _translated(

@@ -53,11 +53,6 @@ def backfill_scope(run: Run, source_topics: Iterable[str], target_topic: str | N
     return Scope.exactly(_targets(run, source_topics if opened else [*source_topics, *_source_topics(run)]))
 
 
-def plan_scope(plan: Plan) -> Scope:
-    """The target topics on which a plan has work."""
-    return Scope.exactly(topics_of(plan))
-
-
 def topics_of(plan: Plan) -> TargetTopics:
     """The target topics on which a plan has work."""
     return TargetTopics.of(planned.key.target_topic for planned in (*plan.to_copy, *plan.pending))

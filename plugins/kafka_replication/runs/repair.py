@@ -68,19 +68,15 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
     key = approval.key(run.replication)
     gaps_of_key = view[key].gaps if key in view.positions else ()
     recorded = next((gap for gap in gaps_of_key if gap.range == approval.range), None)
-    if recorded is None:
+    if (gap := recorded) is None:
         planned = _planned(run, view, key)
-        if planned.state is State.LATE_GAP:
-            gap, new = _open(run, view, planned, approval), True
-        elif planned.refused and planned.state is not State.OVERRUN:
+        if planned.refused and planned.state not in (State.LATE_GAP, State.OVERRUN):
             raise Refused(f"no gap can be approved: {planned.what}", planned.remedy)
-        else:
-            gap, new = _give_up(run, planned, approval), True
+        is_late = planned.state is State.LATE_GAP
+        gap = _open(run, view, planned, approval) if is_late else _give_up(run, planned, approval)
         log.info("%s: gave up %s", key, gap.range)
-    else:
-        gap, new = recorded, False
     steps.advance(run, [key])
-    return gap, new
+    return gap, recorded is None
 
 
 def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:
@@ -222,9 +218,7 @@ def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[RebuiltRow]:
     run.check()
     view, stored = run.view(), run.store.watermarks(run.replication.name)
     ends = {key: view[key].watermark() for key in view.positions}
-    _refuse_unknown(stored, view)
-    if not force:
-        _refuse_ahead(stored, view, ends)
+    _refuse(stored, view, ends, force=force)
     changes = [
         change_to(key, position, ends[key], stored.get(key), run.run_id) for key, position in view.positions.items()
     ]
@@ -240,7 +234,9 @@ def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[RebuiltRow]:
     ]
 
 
-def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) -> None:
+def _refuse(
+    stored: Mapping[PartitionKey, Watermark], view: LedgerView, ends: Mapping[PartitionKey, int], *, force: bool
+) -> None:
     unknown = sorted(stored.keys() - view.positions.keys())
     if unknown:
         raise Refused(
@@ -248,15 +244,12 @@ def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) 
             "restore the ledger topics of the target, or check the target's connection and the store's url; nothing"
             " was changed",
         )
-
-
-def _refuse_ahead(stored: Mapping[PartitionKey, Watermark], view: LedgerView, ends: Mapping[PartitionKey, int]) -> None:
     ahead = [
         f"{key} at {mark.offset}, where the ledger verified up to {ends[key]}"
         for key, mark in sorted(stored.items())
         if (mark.generation, mark.offset) > (view.positions[key].generation, ends[key])
     ]
-    if ahead:
+    if ahead and not force:
         raise Refused(
             f"the store is ahead of the ledger: {'; '.join(ahead)}",
             "find out which of the two was changed; if it was the store, add --force to lower it. Nothing was changed",

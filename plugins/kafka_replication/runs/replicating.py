@@ -209,7 +209,8 @@ class _Work:
             log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, message, len(left), round_ + 1)
             with self._book.open(left), self._watching(left).working():
                 self._end = self._spark.submit(job(self._run, left), self._book.enter)
-            left = self._to_repeat(left)
+            answers = self._book.answers
+            left = [task for task in left if task.key not in answers or answers[task.key].fenced]
             if left or self._book.failed:  # dead workers may have left transactions open
                 self._run.retry("fencing", lambda: fence_stale_producers(self._run), self.patience)
             self._read_ledger()
@@ -227,10 +228,6 @@ class _Work:
             }
             self._watch = Watch(self._run, work, self._view)
         return self._watch
-
-    def _to_repeat(self, submitted: Sequence[RangeTask]) -> list[RangeTask]:
-        answers = self._book.answers
-        return [task for task in submitted if task.key not in answers or answers[task.key].fenced]
 
     def _still_left(self, task: RangeTask) -> RangeTask:
         """The same task with what the ledger says now."""

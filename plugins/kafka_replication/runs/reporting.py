@@ -107,8 +107,7 @@ def without_target(run: Run, problem: Trouble) -> list[PartitionStatus]:
     """
     watermarks = run.store.watermarks(run.replication.name)
     try:
-        described = topics.describe(run.clusters.source_admin, {key.source.topic for key in watermarks})
-        source = described.topics
+        source = topics.describe(run.clusters.source_admin, {key.source.topic for key in watermarks}).topics
         losses = previewing.source_losses(run, list(foresight.unverified(run.replication, watermarks.values(), source)))
     except (Unreachable, NotAdmitted):
         source, losses = {}, {}
