@@ -230,7 +230,7 @@ def test_a_development_cluster_is_one_line_of_the_log(caplog: pytest.LogCaptureF
     findings = [
         found
         for what, each in (("the target", one), ("the ledger topic", one), ("the target", unclean))
-        for found in topic_settings.check_existing(each.name, what, each)
+        for found in topic_settings.check_safety(each.name, what, each.replication_factor, each.config)
     ]
     looking.log_findings(findings)
     assert len(findings) == 3 and len(caplog.messages) == 1

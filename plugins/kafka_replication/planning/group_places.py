@@ -142,8 +142,9 @@ class GroupPlaces:
         ahead = OffsetRange(offset, max(offset, asked))
         again = self.account.pending().within(ahead).span if self.ends else ahead.span
         reasons = [(again, f"source offsets from {offset} on are not verified yet")]
-        if self._untold_from(offset):
-            # Receipts expire in the order of their writing: these records may lie below all that is known.
+        if self.account.position.coverage.within(OffsetRange(offset, MAX_OFFSET)).subtract(self._told):
+            # Copies of this source offset or later ones lie at places that no receipt tells. Receipts expire in the
+            # order of their writing: these records may lie below all that is known.
             reasons.append((max(0, offset - start), "the receipts of some offsets behind it have expired"))
             place = self.log.from_
         else:
@@ -205,10 +206,6 @@ class GroupPlaces:
         unsure = most - (least if place >= chunk.place(least) else 0)
         surplus = chunk.places.span - chunk.count if chunk.told else 0  # without transactions: places without a record
         return place, unsure + (surplus if offset < chunk.range.until else 0)
-
-    def _untold_from(self, offset: int) -> bool:
-        """True if copies of this source offset or later ones lie at places that no receipt tells."""
-        return bool(self.account.position.coverage.within(OffsetRange(offset, MAX_OFFSET)).subtract(self._told))
 
     def _again(self, place: int, offset: int) -> int:
         """The number of records at or behind this place that are of whole chunks before this source offset, or that

@@ -255,7 +255,7 @@ def _target_settings(place: str, target: Topic) -> Iterator[Trouble]:
             " headers there",
             f"remove {_FORMAT} of {target.name}",
         )
-    yield from topic_settings.check_existing(place, "the target", target)
+    yield from topic_settings.check_safety(place, "the target", target.replication_factor, target.config)
 
 
 def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Trouble]:

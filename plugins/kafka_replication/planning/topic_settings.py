@@ -88,11 +88,6 @@ REMEDY = "use 3 replicas, min.insync.replicas=2 and no unclean election"
 _CHECKED = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
-def check_existing(where: str, what: str, topic: Topic) -> Iterator[Trouble]:
-    """Findings about an existing topic. ``what`` is its name in the findings, as in "the target"."""
-    yield from _judge(where, what, topic.replication_factor, topic.config)
-
-
 def check_created(
     replication: Replication, where: str, what: str, config: Mapping[str, str], defaults: TopicDefaults | None
 ) -> Iterator[Trouble]:
@@ -111,10 +106,11 @@ def check_created(
             f" target_topics.config ({', '.join(_CHECKED)})",
         )
         return
-    yield from _judge(where, f"{what} to be created", factor or 0, expected)
+    yield from check_safety(where, f"{what} to be created", factor or 0, expected)
 
 
-def _judge(where: str, what: str, factor: int, config: Mapping[str, str]) -> Iterator[Trouble]:
+def check_safety(where: str, what: str, factor: int, config: Mapping[str, str]) -> Iterator[Trouble]:
+    """Findings about a topic that can lose records. ``what`` is its name in the findings, as in "the target"."""
     if factor < 2:
         yield Trouble("warning", where, f"{what} has replication factor {factor}: one lost disk loses it", REMEDY)
     elif int(config.get("min.insync.replicas", 1)) < 2:
@@ -185,7 +181,7 @@ def check_ledger(replication: Replication, snapshot: Snapshot) -> Iterator[Troub
             _, config = ledger_created(name, replication, snapshot.defaults)
             yield from check_created(replication, name, "the ledger topic", config, snapshot.defaults)
             continue
-        yield from check_existing(name, "the ledger topic", topic)
+        yield from check_safety(name, "the ledger topic", topic.replication_factor, topic.config)
         if name == POSITIONS:
             yield from _compacts_late(topic)
 
@@ -217,9 +213,7 @@ def may_quarantine(replication: Replication) -> bool:
     return "quarantine" in replication.failures.policies
 
 
-def quarantine_created(
-    replication: Replication, defaults: TopicDefaults | None
-) -> tuple[int | None, Mapping[str, str]]:
+def quarantine_created(replication: Replication, defaults: TopicDefaults | None) -> Created:
     """A new quarantine topic."""
     settings = replication.target_topics
     return settings.replication_factor, {
@@ -245,7 +239,7 @@ def check_quarantine(replication: Replication, snapshot: Snapshot) -> Iterator[T
     if topic.problem is not None:
         yield Trouble("error", name, topic.problem.what, topic.problem.remedy)
         return
-    yield from check_existing(name, "the quarantine topic", topic)
+    yield from check_safety(name, "the quarantine topic", topic.replication_factor, topic.config)
     if "compact" in topic.config.get("cleanup.policy", ""):
         yield Trouble(
             "error",

@@ -97,7 +97,10 @@ def _found_in_quarantine(
         return {}
     seconds, generation = run.replication.retention.history, view.positions[key].generation
     kept = sum(row.generation == generation and row.is_kept(seconds) for row in rows.values())
-    if _kept(view, key, seconds) <= kept:
+    account = view[key]
+    lately = (entry for entry in account.handled if is_within(seconds, entry.time))
+    decided = Coverage.of(range_ for entry in lately for range_ in entry.decided)
+    if account.undecided() + decided.span <= kept:  # open ones, and those decided about lately
         return {}
     with run.clusters.target.quarantine() as quarantine:
         found = [
@@ -106,13 +109,6 @@ def _found_in_quarantine(
         ]
     left = rows_of(view, key, known=[row for row in found if row.id not in rows])
     return {id_: row for id_, row in left.items() if row.is_kept(seconds)}
-
-
-def _kept(view: LedgerView, key: PartitionKey, seconds: float) -> int:
-    """The number of failed records of the partition that the store keeps: open ones, and those decided about lately."""
-    lately = (entry for entry in view[key].handled if is_within(seconds, entry.time))
-    decided = Coverage.of(range_ for entry in lately for range_ in entry.decided)
-    return view[key].undecided() + decided.span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,7 +128,7 @@ class _Work:
         self._run, self._plan, self._spark = run, plan, spark
         self._book = Bookkeeper(run, plan)
         self._end = JobEnd()  # of the last job
-        self._view = view
+        self.view = view  # the ledger after the last job, or before the first one
         self._watch: Watch | None = None
 
     def carry_out(self) -> None:
@@ -143,13 +143,13 @@ class _Work:
             if number > 1 and self._give_way() and not (part := self._next_slice()):
                 break
             if len(part) < len(self._plan.to_copy) or number > 1:
-                log.info("%s", _slice_text(self._plan, self._view.positions, number, part))
+                log.info("%s", _slice_text(self._plan, self.view.positions, number, part))
             self._do([self._copying(planned) for planned in part])
         self.read_back(self._plan.workable)
         if schemas.is_refused(self._plan, self._book.failed):
             waiting = [self._copying(planned) for planned in self._left if planned.key.source.topic != schemas.TOPIC]
             self._book.enter([without_result(task, schemas.WAITS, schemas.WAITS_REMEDY) for task in waiting])
-        self._book.judge(self._view, self._end)
+        self._book.judge(self.view, self._end)
 
     def _give_way(self) -> bool:
         """Let those work who wait for this run's topics. Returns whether somebody did; the ledger is read anew."""
@@ -164,17 +164,12 @@ class _Work:
         """Read back what is pending of those that were not read back yet: copied by an earlier run, or in an earlier
         slice.
         """
-        known = self._view.positions
-        left = [key for key in keys if key in known and key not in self._book.failed and self._view[key].pending()]
+        known = self.view.positions
+        left = [key for key in keys if key in known and key not in self._book.failed and self.view[key].pending()]
         self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
 
     def done(self) -> Replicated:
         return Replicated(copied=self._book.copied, read_back=self._book.read_back, retries=self._book.retries)
-
-    @property
-    def view(self) -> LedgerView:
-        """The ledger after the last job, or before the first one."""
-        return self._view
 
     @property
     def patience(self) -> float:
@@ -182,7 +177,7 @@ class _Work:
         return self._run.patience_after_failure if self._book.failed else math.inf
 
     def _read_ledger(self) -> None:
-        self._view = self._run.retry("reading the ledger", self._run.view, self.patience)
+        self.view = self._run.retry("reading the ledger", self._run.view, self.patience)
 
     def _next_slice(self) -> Sequence[PartitionPlan]:
         return schemas.in_turn(self._left, refused=schemas.is_refused(self._plan, self._book.failed))
@@ -191,7 +186,7 @@ class _Work:
     def _left(self) -> Sequence[PartitionPlan]:
         """The next slice of each range that is not on the target and has not failed."""
         most = self._run.replication.max_records_per_run
-        return next_slice(self._plan, self._view.positions, most, self._book.failed).partitions
+        return next_slice(self._plan, self.view.positions, most, self._book.failed).partitions
 
     def _do(self, tasks: Sequence[RangeTask]) -> None:
         """Run the tasks in at most `ROUNDS` jobs.
@@ -224,15 +219,15 @@ class _Work:
     def _watching(self, tasks: Sequence[RangeTask]) -> Watch:
         if self._watch is None:
             work = work_of(self._plan) or {
-                task.key: Work(task.read_back.generation, self._view[task.key].pending()) for task in tasks
+                task.key: Work(task.read_back.generation, self.view[task.key].pending()) for task in tasks
             }
-            self._watch = Watch(self._run, work, self._view)
+            self._watch = Watch(self._run, work, self.view)
         return self._watch
 
     def _still_left(self, task: RangeTask) -> RangeTask:
         """The same task with what the ledger says now."""
         read_back = self._reading(task.key, task.read_back.generation)
-        position, copy = self._view.position(task.key, read_back.generation), task.copy
+        position, copy = self.view.position(task.key, read_back.generation), task.copy
         return RangeTask(copy=copy if copy and position and position.left_of(copy.range) else None, read_back=read_back)
 
     def _copying(self, planned: PartitionPlan) -> RangeTask:
@@ -266,12 +261,12 @@ class _Work:
         before = dict[PartitionKey, int]()
         for key in keys:
             mine = (receipt for receipt in read.all(key) if receipt.run_id == self._run.run_id)
-            position = self._view.positions.get(key)
+            position = self.view.positions.get(key)
             before[key] = (position.set_aside if position else 0) - sum(one.quarantined + one.skipped for one in mine)
         return before
 
     def _reading(self, key: PartitionKey, generation: int) -> ReadBackTask:
-        settings, account = self._run.replication, self._view.of(key, generation)
+        settings, account = self._run.replication, self.view.of(key, generation)
         return ReadBackTask(
             key=key,
             generation=generation,

@@ -115,16 +115,13 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, wanted: M
         there = {name: len(topic.partitions) for name, topic in snapshot.target.items()}
         return [target for target, partitions in wanted.items() if there.get(target, 0) < partitions]
 
-    @tenacity.retry(
+    retrying = tenacity.Retrying(
         retry=tenacity.retry_if_result(lambda snapshot: bool(hidden(snapshot))),
         stop=tenacity.stop_after_delay(seconds),
         wait=tenacity.wait_fixed(0.1),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    def take_snapshot() -> Snapshot:
-        return run.snapshot(view, request)
-
-    snapshot = take_snapshot()
+    snapshot = retrying(run.snapshot, view, request)
     if left := hidden(snapshot):
         raise Unreachable(
             f"the new target topic {left[0]}, or its new partitions, are not known to every broker",
