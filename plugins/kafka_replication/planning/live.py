@@ -19,7 +19,7 @@ from kafka_replication.model.trouble import Trouble
 from kafka_replication.planning import partitioning_changes, preflight, refusals, target_retention
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.refusals import is_for, start_of
-from kafka_replication.planning.snapshot import Snapshot, Topic, unanswered
+from kafka_replication.planning.snapshot import Snapshot, Topic
 
 
 def plan(
@@ -62,9 +62,10 @@ def without_source(replication: Replication, ledger: LedgerView, problem: Troubl
         numbers.setdefault(key.source.topic, set()).add(key.source.partition)
     source, target = dict[str, Topic](), dict[str, Topic]()
     for key, position in selected.items():
-        name, partitions = key.source.topic, numbers[key.source.topic]
-        source[name] = unanswered(name, position.ids.source_topic, partitions, problem)
-        target[key.target_topic] = unanswered(key.target_topic, position.ids.target_topic, partitions, problem)
+        name, copy, ids = key.source.topic, key.target_topic, position.ids
+        partitions = dict.fromkeys(sorted(numbers[name]), problem)  # of which none answers now
+        source[name] = Topic(name=name, topic_id=ids.source_topic, partitions=partitions, replication_factor=0)
+        target[copy] = Topic(name=copy, topic_id=ids.target_topic, partitions=partitions, replication_factor=0)
     cluster = next((position.ids.source_cluster for position in selected.values()), "")
     return Snapshot(source_cluster=cluster, target_cluster="", source=source, target=target)
 

@@ -76,13 +76,6 @@ class Topic:
         return {number: there for number, there in self.partitions.items() if isinstance(there, PartitionOffsets)}
 
 
-def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Trouble) -> Topic:
-    """A known topic without a partition that answers now."""
-    return Topic(
-        name=name, topic_id=topic_id, partitions=dict.fromkeys(sorted(partitions), problem), replication_factor=0
-    )
-
-
 def without_description(name: str, problem: Trouble, partitions: Iterable[int] = ()) -> Topic:
     """A topic without a description, with the reason and perhaps its partitions."""
     return Topic(

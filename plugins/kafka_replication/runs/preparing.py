@@ -37,7 +37,6 @@ from kafka_replication.runs.looking import (
     to_look_at,
 )
 from kafka_replication.runs.mending import mend
-from kafka_replication.runs.previewing import with_engines, with_missing_rights
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.target_topics import create_quarantine, create_targets, follow_settings
 from kafka_replication.targets.start_offsets import Ends, StartOffsets
@@ -98,7 +97,7 @@ def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Pla
         partitions = tuple(one.saying(mended.get(one.key, "")) for one in planned.plan.partitions)
         return store_plan(run, kind, replace(planned, plan=replace(planned.plan, partitions=partitions)), outdated)
     except NotAuthorized as error:
-        raise with_missing_rights(run, error) from error
+        raise previewing.with_missing_rights(run, error) from error
 
 
 def _held(run: LeasedRun, run_plan: Plan) -> Plan:
@@ -169,7 +168,7 @@ def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None
     if run_plan.to_account_for:
         since = receipts_from(run_plan, world.view, world.receipt_ends)
         run_plan = replace(run_plan, receipts_from=since, changes=changes(run_plan, world.view, run.transform))
-    run_plan = with_engines(run, run_plan, world.snapshot)
+    run_plan = previewing.with_engines(run, run_plan, world.snapshot)
     for row in engine_rows(planned.choice for planned in run_plan.partitions):
         log.info("%s run %s: %s", kind, run.run_id, row.line("to be copied"))
     run_plan = replace(run_plan, settings=run.planned_with)

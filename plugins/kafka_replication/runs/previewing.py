@@ -180,7 +180,8 @@ def _young(run: Run, limits: Mapping[TopicPartition, int | None]) -> Offsets:
     return found
 
 
-def _times(run: Run, first: Offsets) -> Mapping[TopicPartition, int | None]:
+def times(run: Run, first: Offsets) -> Mapping[TopicPartition, int | None]:
+    """The timestamp of the first record at or behind each of these source offsets, in ms; None if it is not known."""
     if not first:
         return {}
     seconds = run.deadline.within(READING)
@@ -189,8 +190,8 @@ def _times(run: Run, first: Offsets) -> Mapping[TopicPartition, int | None]:
 
 def _source_losses(run: Run, found: Iterable[Waiting], young: Offsets, now: int) -> list[SourceLoss]:
     near = [one for one in found if one.left and young.get(one.key.source, 0) > one.first]
-    times = _times(run, {one.key.source: one.first for one in near})
-    losses = (foresight.source_loss(one, oldest=times.get(one.key.source), now=now) for one in near)
+    oldest = times(run, {one.key.source: one.first for one in near})
+    losses = (foresight.source_loss(one, oldest=oldest.get(one.key.source), now=now) for one in near)
     return [loss for loss in losses if loss is not None]
 
 
@@ -198,8 +199,8 @@ def _target_losses(run: Run, found: Iterable[Waiting], young_at_source: Offsets,
     to_copy = {one.key.source: one for one in found if one.to_copy}
     young = _young(run, {at: one.target_limit(now, young_at_source.get(at)) for at, one in to_copy.items()})
     old = {at: one for at, one in to_copy.items() if young.get(at, 0) > one.first_to_copy}
-    times = _times(run, {at: one.first_to_copy for at, one in old.items()})
-    losses = (foresight.target_loss(one, oldest=times.get(at), young=young[at]) for at, one in old.items())
+    oldest = times(run, {at: one.first_to_copy for at, one in old.items()})
+    losses = (foresight.target_loss(one, oldest=oldest.get(at), young=young[at]) for at, one in old.items())
     return [loss for loss in losses if loss is not None]
 
 
@@ -297,9 +298,8 @@ def one_side_findings(run: Run, away: Mapping[Side, ReplicationError]) -> list[T
 def _of_source(run: Run) -> list[Trouble]:
     known = {key.source for key in run.store.watermarks(run.replication.name)}
     snapshot = snapshotter.take_source(run.replication, run.clusters.source_admin, known)
-    snapshot = replace(snapshot, logins=run.clusters.logins)
-    answers = ask(run, snapshot, transactions=False, sides=["source"])
-    snapshot = replace(answers.added_to(snapshot), known=bool(known))
+    snapshot = replace(snapshot, logins=run.clusters.logins, known=bool(known))
+    snapshot = ask(run, snapshot, transactions=False, sides=["source"]).added_to(snapshot)
     return preflight.check(run.replication, snapshot, preflight.ONE_SIDE["source"])
 
 
@@ -314,8 +314,7 @@ def _of_target(run: Run, problem: Trouble) -> list[Trouble]:
     wanted = copied | {replication.target_name(name) for name in named if not replication.target_problem(name)}
     snapshot = run.clusters.target.catalogue.look(replication, wanted)
     snapshot = replace(snapshot, logins=run.clusters.logins)
-    answers = ask(run, snapshot, transactions=True, sides=["target"])
-    snapshot = answers.added_to(snapshot)
+    snapshot = ask(run, snapshot, transactions=True, sides=["target"]).added_to(snapshot)
     found = preflight.check(replication, snapshot, preflight.ONE_SIDE["target"])
     of_ledger = without_source(replication, view, problem)
     snapshot = replace(snapshot, source=of_ledger.source, source_cluster=of_ledger.source_cluster)

@@ -17,12 +17,11 @@ from typing import Final
 
 from kafka_replication.documents import listed
 from kafka_replication.kafka import topics
-from kafka_replication.kafka.sampling import first_times
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView, weakest
 from kafka_replication.model.choices import weakest_delivery
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
-from kafka_replication.model.offsets import PartitionKey, consumer_group
+from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.overview.rows import facts_of
@@ -37,7 +36,6 @@ from kafka_replication.reporting.arithmetic import Evidence, NotDone, account
 from kafka_replication.reporting.run import RunReport, VerifiedTopic, verified_topics
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import previewing
-from kafka_replication.runs.previewing import without_occupied
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.watermarks.failed import FailedRow, rows_of
 from kafka_replication.watermarks.sight import Work
@@ -75,9 +73,6 @@ def verified_now(run: LeasedRun, plan: Plan, report: RunReport) -> list[Verified
     )
 
 
-READING = 10.0  # seconds for the timestamps of all partitions together
-
-
 def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapshot) -> list[PartitionStatus]:
     """One row for each partition. ``take`` takes the snapshot of both clusters.
 
@@ -90,14 +85,8 @@ def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapsho
     planned = plan(run.replication, snapshot, view, run.watermarks(view))
     losses = previewing.source_losses(run, foresight.waiting(run.replication, planned, snapshot, view))
     settings = differing(run.replication, snapshot)
-    rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view, losses, settings)
-    behind = reporting.behind(rows)
-    times = (
-        first_times(run.clusters.source, consumer_group(run.replication.name), behind, run.deadline.within(READING))
-        if behind
-        else {}
-    )
-    return reporting.with_times(rows, times, datetime.now(UTC))
+    rows = reporting.status(previewing.without_occupied(run, planned, snapshot, view), snapshot, view, losses, settings)
+    return reporting.with_times(rows, previewing.times(run, reporting.behind(rows)), datetime.now(UTC))
 
 
 def without_target(run: Run, problem: Trouble) -> list[PartitionStatus]:
