@@ -104,7 +104,7 @@ def _held(run: Run, context: Context, scope: Scope, release: Release) -> Iterato
     from kafka_replication.runs.leasing import acquire_lease
 
     attempt = f"{context['ti'].task_id}, try {context['ti'].try_number},"
-    with acquire_lease(run.replication, run.store, run.run_id, scope, attempt=attempt, release=release) as hold:
+    with acquire_lease(run, scope, attempt=attempt, release=release) as hold:
         yield run.holding(hold)
 
 

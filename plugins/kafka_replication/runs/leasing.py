@@ -5,9 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
-from kafka_replication.config import Replication
 from kafka_replication.kafka import snapshotter
 from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.planning.live import own
@@ -16,9 +14,6 @@ from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runtime.identity import ProcessIdentity
 from kafka_replication.store.held_lease import HeldLease, Release, Terms, wait_for_lease
 from kafka_replication.watermarks.values import Claim, Scope, TargetTopics
-
-if TYPE_CHECKING:
-    from kafka_replication.store import WatermarkStore
 
 EVERYTHING = Scope.exactly(TargetTopics.ALL)
 NOTHING = Scope.exactly(TargetTopics.NONE)
@@ -79,17 +74,16 @@ def _targets(run: Run, source_topics: Iterable[str]) -> TargetTopics:
     return TargetTopics.of(map(run.replication.target_name, source_topics))
 
 
-def acquire_lease(
-    replication: Replication, store: WatermarkStore, owner: str, scope: Scope, *, attempt: str, release: Release
-) -> HeldLease:
-    """Acquire a lease for the run ``owner``; wait at most `WAIT` seconds. Raises Busy, which names the holder.
+def acquire_lease(run: Run, scope: Scope, *, attempt: str, release: Release) -> HeldLease:
+    """Acquire a lease for the run; wait at most `WAIT` seconds. Raises Busy, which names the holder.
 
     ``attempt`` names the holder. A random part makes it unique, so that two processes of the same name never have the
     lease at the same time.
     """
     holder, terms = f"{attempt} {secrets.token_hex(4)}", Terms(duration=DURATION, wait=WAIT)
-    claim = Claim(replication=replication.name, owner=owner, holder=holder, scope=scope, process=ProcessIdentity.own())
-    return HeldLease(store, wait_for_lease(store, claim, terms), terms, release=release)
+    name, process = run.replication.name, ProcessIdentity.own()
+    claim = Claim(replication=name, owner=run.run_id, holder=holder, scope=scope, process=process)
+    return HeldLease(run.store, wait_for_lease(run.store, claim, terms), terms, release=release)
 
 
 @contextmanager
@@ -98,7 +92,7 @@ def leased(run: Run, scope: Scope, attempt: str = "command") -> Iterator[LeasedR
 
     If the body fails, a run that was planned ends as failed.
     """
-    with acquire_lease(run.replication, run.store, run.run_id, scope, attempt=attempt, release="always") as hold:
+    with acquire_lease(run, scope, attempt=attempt, release="always") as hold:
         try:
             yield run.holding(hold)
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
@@ -195,14 +196,12 @@ def ready(run: LeasedRun, demand: Demand, before: Planned | None = None) -> Plan
     Raises PreflightFailed, Refused.
     """
     first = before.world if before is not None else looked_and_asked(run, demand)
-    unused: World | None = first
+    attempts = itertools.count()
 
     def opened() -> Planned:
-        nonlocal unused
-        if (world := unused) is None:  # another attempt looks anew
+        if next(attempts):  # another attempt looks anew
             return _ready(run, demand, look(run, demand, first.answers))
-        unused = None
-        return _ready(run, demand, world, before)
+        return _ready(run, demand, first, before)
 
     planned = run.retry("opening", opened)
     if planned.text is not None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.documents import as_json
 from kafka_replication.ledger.port import Ledger
@@ -157,13 +157,13 @@ class _Hindrance:
         return None
 
 
+@dataclass(slots=True)
 class _Job:
     """The state that the thread of one job shares with the run."""
 
-    def __init__(self, open_ledger: OpenLedger) -> None:
-        self.open_ledger = open_ledger
-        self.ended = threading.Event()
-        self.abandoned = False
+    open_ledger: OpenLedger
+    ended: threading.Event = field(default_factory=threading.Event)
+    abandoned: bool = False
 
     def abandon(self) -> None:
         """Nothing is shown any more."""
