@@ -66,7 +66,6 @@ def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, befo
 def _repartitioned(key: PartitionKey, what: str, before: str, partitioning: Partitioning) -> Trouble:
     return refusals.refusal(
         State.REPARTITIONED,
-        key.source,
         f"{what} were copied with partitioning {before}, the file says {partitioning.name}: later records of a key"
         " could come before earlier ones",
         f"set partitioning: {before} again; or replicate to another target topic (topics.rename), or re-create"
@@ -83,7 +82,6 @@ def refusal_of_change(
     if position.spread is not None and position.delivery != EXACTLY_ONCE:
         return refusals.refusal(
             State.REPARTITIONED,
-            key.source,
             f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
             f" {key.target_topic} without transactions, which is no longer supported: it is unknown what dead attempts"
             " left there",
@@ -93,7 +91,6 @@ def refusal_of_change(
     if partitioning.shared and position.delivery != EXACTLY_ONCE:
         return refusals.refusal(
             State.REPARTITIONED,
-            key.source,
             f"{key.source}: its records below offset {position.next_offset} were copied with delivery:"
             f" {position.delivery}: what a dead attempt left of them in {key.target_topic} could not be told from"
             " records of others",
@@ -109,7 +106,6 @@ def refusal_of_change(
     if was < partitions and partitioning.moves_keys() and partitioning.stated != partitions:
         return refusals.refusal(
             State.REPARTITIONED,
-            key.source,
             f"{key.source}: {key.target_topic} has {partitions} partitions now and had {was} when the records below"
             f" offset {position.next_offset} were copied: with partitioning {partitioning.name}, later records of a key"
             " go to another partition than earlier ones",

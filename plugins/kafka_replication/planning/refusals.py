@@ -27,9 +27,9 @@ from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
 
-def refusal(state: State, source: TopicPartition, what: str, remedy: str) -> Trouble:
+def refusal(state: State, what: str, remedy: str) -> Trouble:
     """The reason why a partition is not copied: ``what`` happened to it and why, and the ``remedy``."""
-    return Trouble("error", str(source), what, remedy, kind=state)
+    return Trouble("error", "", what, remedy, kind=state)
 
 
 def reset_command(key: PartitionKey) -> str:
@@ -46,13 +46,12 @@ def sealed(key: PartitionKey, seal: Seal, followed_by: str = "") -> Trouble:
     error = obstacle.refused(
         partition=key.source, seal=seal, topic=key.target_topic, replication=key.replication, other=followed_by
     )
-    return refusal(State.SEALED, key.source, error.what, error.remedy)
+    return refusal(State.SEALED, error.what, error.remedy)
 
 
 def circular(key: PartitionKey, other: str) -> Trouble:
     return refusal(
         State.NOT_OPENED,
-        key.source,
         f"{key.source}: the replication {other} copies {key.target} to it: its records would go round for ever",
         f"if this is the way back, kafka-replication failback {other}.yaml {key.replication}.yaml opens it when"
         f" {other} is sealed; else set transform: provenance and topics.exclude_from in both directions",
@@ -63,7 +62,6 @@ def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Trouble
     was = position.ids
     return refusal(
         State.SOURCE_RECREATED,
-        key.source,
         f"{key.source}: the source topic was re-created (id {was.source_topic} in cluster {was.source_cluster} became"
         f" {now.source_topic} in {now.source_cluster}); offset {position.next_offset} now means other records",
         f"empty or re-create {key.target_topic} (or set on_existing_target: append), then reset the topic:"
@@ -74,7 +72,6 @@ def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Trouble
 def target_recreated(key: PartitionKey, position: Position, now: str) -> Trouble:
     return refusal(
         State.TARGET_RECREATED,
-        key.source,
         f"{key.source}: the target topic {key.target_topic} was re-created or deleted (id {position.ids.target_topic}"
         f" became {now or 'none'}); copies below offset {position.next_offset} are gone with it",
         f"reset the topic, which copies it again from start_from: {reset_command(key)}",
@@ -85,7 +82,6 @@ def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) 
     has = "has no entry" if position is None else f"ends at {position}"
     return refusal(
         State.LEDGER_LOST,
-        key.source,
         f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went"
         " back",
         f"restore the ledger topics of the target, or empty {key.target_topic} and reset the topic:"
@@ -96,7 +92,6 @@ def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) 
 def overrun(key: PartitionKey, lost: OffsetRange, log_start: int) -> Trouble:
     return refusal(
         State.OVERRUN,
-        key.source,
         f"{key.source}: offsets {lost} can no longer be read, the log now starts at {log_start}; nothing after them is"
         " copied",
         f"restore them at the source, or approve the gap: {commands.approve_gap(key, lost)}",
@@ -107,7 +102,6 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Troubl
     next_ = position.next_offset
     return refusal(
         State.TRUNCATED,
-        key.source,
         f"{key.source}: the source ends at {last_stable}, {next_ - last_stable} offsets below the position {next_}: it"
         " was truncated after its records were copied",
         "find out which records the source lost (unclean leader election, restored disk); no gap can be approved,"
@@ -119,7 +113,6 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Troubl
 def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Trouble:
     return refusal(
         State.CONTRADICTED,
-        key.source,
         "the ledger contradicts itself: " + "; ".join(contradictions),
         "find out who changed the ledger topics, or what restored an older state of them; then restore their newest"
         f" state, or re-create {key.target_topic} and reset the topic: {reset_command(key)}",
@@ -143,7 +136,6 @@ def target_truncated(key: PartitionKey, number: int, ours: int, end: int, mend: 
         )
     return refusal(
         State.TARGET_TRUNCATED,
-        key.source,
         f"{key.source}: {what}",
         f"{run}find out what truncated or restored it (unclean leader election, restored disk); then re-create"
         f" {key.target_topic} and reset the topic: {reset_command(key)}",
@@ -154,7 +146,6 @@ def foreign(key: PartitionKey, position: Position, offset: int) -> Trouble:
     where = key.target if position.spread is None else f"a partition of {key.target_topic}"
     return refusal(
         State.FOREIGN,
-        key.source,
         f"{key.source}: {where} on the target holds a record at offset {offset} that the ledger does"
         f" not know (ours end at {', '.join(map(str, position.ends(key.source.partition).values()))})",
         ONE_WRITER,
@@ -164,7 +155,6 @@ def foreign(key: PartitionKey, position: Position, offset: int) -> Trouble:
 def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Trouble:
     return refusal(
         State.FEWER_PARTITIONS,
-        key.source,
         f"{key.source}: {key.target_topic} has {partitions} partitions, the source {len(source.partitions)}",
         f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}",
     )
@@ -173,7 +163,6 @@ def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Troub
 def keys_moved(key: PartitionKey, source: Topic, partitions: int) -> Trouble:
     return refusal(
         State.FEWER_PARTITIONS,
-        key.source,
         f"{key.source}: {key.target_topic} has the newest record of each key of {partitions} partitions, and the source"
         f" has {len(source.partitions)} now: records of one key may lie in two of them, and have no order then",
         "reset the topic, and copy it to a new index (docs/latest.md)",
@@ -183,7 +172,6 @@ def keys_moved(key: PartitionKey, source: Topic, partitions: int) -> Trouble:
 def target_missing(key: PartitionKey) -> Trouble:
     return refusal(
         State.TARGET_MISSING,
-        key.source,
         f"{key.source}: the target topic {key.target_topic} does not exist and target_topics.create is false",
         "create it with at least as many partitions as the source, or set target_topics.create: true",
     )
@@ -193,7 +181,6 @@ def late_gap(key: PartitionKey, log_start: int) -> Trouble:
     unreadable = OffsetRange(0, log_start)
     return refusal(
         State.LATE_GAP,
-        key.source,
         f"{key.source} appeared after the replication began, and its offsets {unreadable} can no longer be read",
         f"approve the gap; the partition then starts at its current log start: {commands.approve_gap(key, unreadable)}",
     )
@@ -202,7 +189,6 @@ def late_gap(key: PartitionKey, log_start: int) -> Trouble:
 def vanished(source: TopicPartition, position: Position) -> Trouble:
     return refusal(
         State.VANISHED,
-        source,
         f"{source}: the source topic or partition is gone; its copy ends at {position.next_offset}",
         f"exclude {source.topic} from the replication if that is intended",
     )
@@ -231,7 +217,6 @@ def occupied(planned: PartitionPlan, where: TopicPartition, offset: int) -> Part
 def owned(key: PartitionKey, owner: str) -> Trouble:
     return refusal(
         State.NOT_OPENED,
-        key.source,
         f"{key.source}: the target topic {key.target_topic} belongs to the replication {owner}, as the ledger says; its"
         " records and ours would be mixed",
         f"replicate to another topic (topics.rename); if {owner} has ended for good, delete {key.target_topic}"
@@ -255,7 +240,7 @@ def without_ledger(planned: PartitionPlan, because: str) -> PartitionPlan:
 
 
 def _not_opened(planned: PartitionPlan, what: str, remedy: str) -> PartitionPlan:
-    return planned.refusing(refusal(State.NOT_OPENED, planned.key.source, what, remedy))
+    return planned.refusing(refusal(State.NOT_OPENED, what, remedy))
 
 
 def first_gap(position: Position, log_start: int) -> OffsetRange | None:
