@@ -63,11 +63,15 @@ def registry(steps: Sequence[tuple[str, str]]) -> Registry:
 
 
 def compacted(log: Sequence[Version], data: st.DataObject) -> list[Version]:
-    """Some of those records are gone that compaction may remove: older ones of a key, and deletions."""
+    """Some of those records are gone that compaction may remove: older ones of a key, and deletions. What is older than
+    one that is gone is gone, too, so that no deletion leaves what it deletes.
+    """
     last = {(one.subject, one.number): one.offset for one in log}
     may_go = [one for one in log if one.schema is None or one.offset != last[one.subject, one.number]]
-    gone = data.draw(st.sets(st.sampled_from(may_go))) if may_go else set()
-    return [one for one in log if one not in gone]
+    gone = dict[tuple[str, int], int]()  # by key, the last offset that is
+    for one in data.draw(st.sets(st.sampled_from(may_go))) if may_go else set():
+        gone[one.subject, one.number] = max(one.offset, gone.get((one.subject, one.number), -1))
+    return [one for one in log if one.offset > gone.get((one.subject, one.number), -1)]
 
 
 @given(STEPS, st.data())
