@@ -10,7 +10,6 @@ what was there.
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 import weakref
@@ -251,13 +250,3 @@ def _end(idle: list[Any]) -> None:
 
 def _text(error: Exception) -> str:
     return str(getattr(error, "message", None) or error) or type(error).__name__
-
-
-@functools.lru_cache(maxsize=4)
-def _shared(settings: tuple[tuple[str, Any], ...], request_seconds: float) -> Client:
-    return Client(dict(settings), request_seconds)
-
-
-def shared(settings: Mapping[str, Any], request_seconds: float) -> Client:
-    """One client of this process for all targets with these settings."""
-    return _shared(tuple(sorted(settings.items())), request_seconds)

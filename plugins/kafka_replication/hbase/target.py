@@ -26,7 +26,7 @@ from kafka_replication.model.rights import Login
 from kafka_replication.model.trouble import Trouble
 from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, JournalStorage, LedgerRecord
 from kafka_replication.targets.port import TargetSettings, ToCreate
-from kafka_replication.targets.record_store import Aside, Description, Item, RecordStore, Resend
+from kafka_replication.targets.record_store import Aside, Description, Item, RecordStore, Resend, client_of
 from kafka_replication.targets.stored_target import StoredTarget
 
 TABLE: Final = LEDGER_PLACE
@@ -173,10 +173,7 @@ class HBaseStore(TableStorage, RecordStore):
     }
 
     def __init__(self, settings: TargetSettings) -> None:
-        client = (clients.shared if settings.shared else Client)(
-            settings.connection, settings.replication.timeouts.request
-        )
-        super().__init__(client, settings.replication.name)
+        super().__init__(client_of(Client, settings), settings.replication.name)
         self.settings = settings
 
     @property

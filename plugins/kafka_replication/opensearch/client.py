@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import re
@@ -140,10 +139,10 @@ class Client:
             what = f"{self.name} answers {method} {path} with {len(answer)} characters that are no JSON object"
             raise Unexpected(f"{what}: {_told(path, answer[:200])!r}", f"{_NO_PAGE}; {SEE}") from None
 
-    def found(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any] | None:
-        """The same; None if there is no such thing (404)."""
+    def found(self, path: str, **params: Any) -> dict[str, Any] | None:
+        """The thing at this path; None if there is none (404)."""
         try:
-            return self.json(method, path, body, **params)
+            return self.json("GET", path, **params)
         except Answer as answer:
             if answer.status == 404:
                 return None
@@ -185,16 +184,6 @@ def _authorization(settings: Mapping[str, Any]) -> dict[str, str] | None:
         login = f"{settings['login']}:{settings['password']}".encode()
         return {"authorization": f"Basic {b64encode(login).decode()}"}
     return None
-
-
-@functools.lru_cache(maxsize=4)
-def _shared(settings: tuple[tuple[str, Any], ...], request_seconds: float) -> Client:
-    return Client(dict(settings), request_seconds)
-
-
-def shared(settings: Mapping[str, Any], request_seconds: float) -> Client:
-    """One client of this process for all targets with these settings."""
-    return _shared(tuple(sorted(settings.items())), request_seconds)
 
 
 def path(*parts: str) -> str:

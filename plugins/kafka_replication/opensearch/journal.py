@@ -38,7 +38,7 @@ class IndexShelf(JournalStorage):
         self.client, self.replication = client, replication
 
     def ledger_exists(self) -> bool:
-        found = self.client.found("GET", path(INDEX, "_mapping"))
+        found = self.client.found(path(INDEX, "_mapping"))
         if found is None:
             return False
         about = next(iter(found.values()))["mappings"].get("_meta", {}).get("kafka_replication", {})
@@ -58,7 +58,7 @@ class IndexShelf(JournalStorage):
                 raise self.client.refused(answer) from answer
 
     def obstacle(self) -> ReplicationError | None:
-        found = self.client.found("GET", path(INDEX, "_settings"), flat_settings=True)
+        found = self.client.found(path(INDEX, "_settings"), flat_settings=True)
         settings = next(iter(found.values()))["settings"] if found else {}
         blocks = sorted(name for name, value in settings.items() if name in BLOCKS and value == "true")
         if not blocks:
@@ -69,7 +69,7 @@ class IndexShelf(JournalStorage):
         )
 
     def head(self) -> Head:
-        found = self.client.found("GET", path(INDEX, "_doc", f"head:{self.replication}"))
+        found = self.client.found(path(INDEX, "_doc", f"head:{self.replication}"))
         if found is None or not found.get("found"):
             return Head(replication=self.replication)
         return Head.of(found["_source"], (found["_seq_no"], found["_primary_term"]))
@@ -132,7 +132,7 @@ class IndexShelf(JournalStorage):
         return json.dumps({**document, **more}) + "\n"
 
     def stored(self, place: tuple[str, int, str]) -> LedgerRecord | None:
-        found = self.client.found("GET", path(INDEX, "_doc", self._id(place)))
+        found = self.client.found(path(INDEX, "_doc", self._id(place)))
         return _record(found["_source"]) if found and found.get("found") else None
 
     def stored_since(self, replication: str, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:

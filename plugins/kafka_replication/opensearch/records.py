@@ -92,7 +92,7 @@ class IndexRecords(Records):
             after = there[-1][0]
 
     def has(self, offset: int) -> bool:
-        there = self._client.found("GET", path(self._index, "_doc", self._origin.id(offset)), _source=False)
+        there = self._client.found(path(self._index, "_doc", self._origin.id(offset)), _source=False)
         return bool(there and there.get("found"))
 
     def scan(self, ranges: Iterable[OffsetRange]) -> Iterator[tuple[Record, bool]]:

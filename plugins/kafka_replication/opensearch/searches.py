@@ -134,7 +134,7 @@ def described(client: Client, name: str) -> dict[str, Any] | None:
     """``settings`` (flat) and ``mappings`` of the index; None if there is none. Raises Refused for an alias and for
     a data stream.
     """
-    there = client.found("GET", path(name), flat_settings=True)
+    there = client.found(path(name), flat_settings=True)
     if there is None:
         return None
     if list(there) != [name]:

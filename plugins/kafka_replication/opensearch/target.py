@@ -23,7 +23,7 @@ from kafka_replication.opensearch.journal import BLOCKS, INDEX, PAGE, IndexShelf
 from kafka_replication.opensearch.records import IndexRecords, KeyRecords
 from kafka_replication.opensearch.searches import described, hits, partitions_of, problem_of, refresh
 from kafka_replication.targets.port import TargetSettings, ToCreate
-from kafka_replication.targets.record_store import Aside, Description, RecordStore, Resend
+from kafka_replication.targets.record_store import Aside, Description, RecordStore, Resend, client_of
 from kafka_replication.targets.stored_target import LEDGER, StoredTarget
 
 DEFAULT_REPLICAS: Final = 1
@@ -40,10 +40,7 @@ class OpenSearchStore(IndexShelf, RecordStore):
     }
 
     def __init__(self, settings: TargetSettings) -> None:
-        client = (clients.shared if settings.shared else Client)(
-            settings.connection, settings.replication.timeouts.request
-        )
-        super().__init__(client, settings.replication.name)
+        super().__init__(client_of(Client, settings), settings.replication.name)
         self.settings = settings
 
     @property
@@ -70,19 +67,15 @@ class OpenSearchStore(IndexShelf, RecordStore):
             return None
         settings = {name: str(value) for name, value in there["settings"].items()}
         problem = problem_of(topic, there, self.settings.replication.target.shape)
-        more = (_blocked(topic, settings) or self._denied(topic)) if whole and not problem else None
+        error = (_blocked(topic, settings) or self._cannot_write(topic)) if whole and not problem else None
         return Description(
             id=settings["index.uuid"],
             partitions=partitions_of(there),
             copies=int(settings.get("index.number_of_replicas", DEFAULT_REPLICAS)) + 1,
             config=settings,
-            problem=problem or more,
+            problem=Trouble.of(error) if error else problem,
             readable=problem is None,
         )
-
-    def _denied(self, name: str) -> Trouble | None:
-        error = self._cannot_write(name)
-        return None if error is None else Trouble.of(error)
 
     def create(self, topic: ToCreate) -> None:
         settings = {name: value for name, value in topic.config.items() if name.startswith("index.")}
@@ -189,7 +182,7 @@ class OpenSearchStore(IndexShelf, RecordStore):
         return Bulk(client=self.client, index=aside.place.topic, resend=resend).write([written])
 
     def aside(self, key: PartitionKey, place: Place) -> Record | None:
-        found = self.client.found("GET", path(place.topic, "_doc", _id_aside(key, place)))
+        found = self.client.found(path(place.topic, "_doc", _id_aside(key, place)))
         if found is None or not found.get("found"):
             return None
         try:
@@ -245,14 +238,10 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _blocked(name: str, settings: Mapping[str, str]) -> Trouble | None:
+def _blocked(name: str, settings: Mapping[str, str]) -> NotReady | None:
     blocks = sorted(setting for setting in BLOCKS if settings.get(setting) == "true")
-    if not blocks:
-        return None
-    error = NotReady(
-        f"{name} on the target cannot be written: {', '.join(blocks)}", "free disk space, or remove the block"
-    )
-    return Trouble.of(error)
+    what = f"{name} on the target cannot be written: {', '.join(blocks)}"
+    return NotReady(what, "free disk space, or remove the block") if blocks else None
 
 
 def refusal_of(version: Mapping[str, Any]) -> str | None:

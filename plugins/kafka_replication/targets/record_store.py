@@ -14,7 +14,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import xxhash
 
@@ -31,6 +32,7 @@ from kafka_replication.targets.keyed import NoPlace
 from kafka_replication.targets.port import TargetSettings, ToCreate
 
 log = logging.getLogger(__name__)
+C = TypeVar("C")
 MOST_FOREIGN = 1_000  # records of others that are counted and shown one by one
 COPIES = 2  # of each record, where the target tells nothing of them: so many that nobody is warned
 Leftover = tuple[int, str]  # offset and place of a record that an earlier session wrote and did not commit
@@ -226,6 +228,20 @@ class RecordStore(JournalStorage):
     def refusals(self, topics: Iterable[ToCreate]) -> dict[str, ReplicationError]:
         """As that of a `Catalogue`."""
         return {}
+
+
+def client_of(kind: Callable[[Mapping[str, Any], float], C], settings: TargetSettings) -> C:
+    """A client of the target's connection: one of this process for all targets with the same, where it is shared."""
+    seconds = settings.replication.timeouts.request
+    if not settings.shared:
+        return kind(settings.connection, seconds)
+    client: C = _shared(kind, tuple(sorted(settings.connection.items())), seconds)
+    return client
+
+
+@lru_cache(maxsize=4)
+def _shared(kind: Callable[..., Any], connection: tuple[tuple[str, Any], ...], seconds: float) -> Any:
+    return kind(dict(connection), seconds)
 
 
 @dataclass(frozen=True, slots=True)
