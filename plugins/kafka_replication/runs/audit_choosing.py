@@ -115,11 +115,6 @@ class AuditRequest:
         """True if all of a partition is audited."""
         return self.range == EVERYTHING and self.sample is None
 
-    @property
-    def is_whole(self) -> bool:
-        """True if whole topics are audited."""
-        return self.partition is None and self.is_complete
-
 
 ALL = AuditRequest()
 

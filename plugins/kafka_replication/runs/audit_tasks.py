@@ -107,7 +107,7 @@ def plan_reading(
     such a record may be of one of them.
     """
     reading, named = TargetReading(), _named(sides, chosen)
-    whole = request.is_whole and not replication.placing.shared
+    whole = request.partition is None and request.is_complete and not replication.placing.shared
     if whole:
         reading.not_searched |= {one.key.target_topic for one in chosen if sides.receipts.incomplete(one.key)}
     for at, here in sorted(named.items()):

@@ -74,14 +74,10 @@ class Replicated:
         return sum(result.bytes for result in self.copied)
 
     @property
-    def throttled(self) -> float:
-        """Seconds for which quotas or a target that was not ready made copies wait, all ranges together."""
-        return sum(result.throttled for result in self.copied)
-
-    @property
     def totals(self) -> dict[str, float]:
         """The amounts that metrics count, by the names that they have there."""
-        return {RECORDS: self.records, BYTES: self.bytes, RETRIES: self.retries, THROTTLED: self.throttled}
+        throttled = sum(result.throttled for result in self.copied)  # seconds, of all ranges together
+        return {RECORDS: self.records, BYTES: self.bytes, RETRIES: self.retries, THROTTLED: throttled}
 
 
 def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
