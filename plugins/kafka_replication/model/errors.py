@@ -34,7 +34,8 @@
         `-- Stalled           nothing arrived within the stall clock
 
 ``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
-``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays the same when the wording changes.
+``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays the same when the wording changes. It
+is the name of the class with dashes; a class that is renamed keeps the id that it had.
 ``exit_code`` is that of a command that ends with the error.
 
 Collects the mistakes in several values of one request, so that one error names them all.
@@ -42,11 +43,12 @@ Collects the mistakes in several values of one request, so that one error names 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
-from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right, perhaps_denied
+from kafka_replication.model.rights import ACLS, UNKNOWN_PRINCIPAL, ClusterName, Right
 
 _EXPLAINED = Path(__file__).parents[3] / "docs" / "errors.md"
 
@@ -58,6 +60,10 @@ class ReplicationError(Exception):
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
     of_store = False  # whether the watermark store failed, and no cluster
+
+    def __init_subclass__(cls) -> None:
+        if "id" not in vars(cls):
+            cls.id = re.sub("(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what, remedy)
@@ -78,75 +84,57 @@ class ReplicationError(Exception):
 class BadInput(ReplicationError):
     """The user's input is wrong; nothing was started."""
 
-    id = "bad-input"
     exit_code = 2
 
 
 class ConfigError(BadInput):
     """A replication file is wrong; ``what`` names the file, the line and the key."""
 
-    id = "config-error"
-
 
 class ConnectionMissing(BadInput):
     """A connection named by a replication file does not exist or cannot be used."""
-
-    id = "connection-missing"
 
 
 class Refused(ReplicationError):
     """Going on could lose or double records."""
 
-    id = "refused"
-
 
 class NotAdmitted(Refused):
     """A cluster does not let this client in; the connection's settings or the brokers' have to be corrected."""
-
-    id = "not-admitted"
 
 
 class NotAuthenticated(NotAdmitted):
     """The cluster refuses the login."""
 
-    id = "not-authenticated"
-
 
 class TlsFailed(NotAdmitted):
     """The TLS connection to the cluster fails, or only one side speaks TLS."""
-
-    id = "tls-failed"
 
 
 class NotAuthorized(Refused):
     """The cluster does not allow an operation: a right is missing, or a rule denies it."""
 
-    id = "not-authorized"
-
     @classmethod
     def of(cls, right: Right, cluster: ClusterName, principal: str = UNKNOWN_PRINCIPAL, doing: str = "") -> Self:
         """The error that names the right, and the command that grants it. ``doing`` is what needs the right."""
         what = f"{cluster}: {right} is missing"
-        remedy = f"{right.command(cluster.address, principal)}; {perhaps_denied(cluster.address)}"
+        remedy = (  # brokers do not say whether it is missing or denied
+            f"{right.command(cluster.address, principal)}; if it is granted already, a rule that denies it has to be"
+            f" removed: {ACLS.format(cluster.address)} --list"
+        )
         return cls(f"{doing}: {what}" if doing else what, remedy)
 
 
 class PreflightFailed(Refused):
     """The clusters or topics do not fit the replication."""
 
-    id = "preflight-failed"
-
 
 class RecordRefused(Refused):
     """The target does not take one record; ``what`` names topic, partition, offset, size and limit."""
 
-    id = "record-refused"
-
 
 class TooManyFailed(Refused):
     """One run would quarantine or skip more records than ``failures.limit`` allows for each source partition."""
-
-    id = "too-many-failed"
 
     def __init__(self, what: str, remedy: str = "", offset: int = 0) -> None:
         super().__init__(what, remedy)
@@ -156,69 +144,50 @@ class TooManyFailed(Refused):
 class GapFound(Refused):
     """Offsets between the position and the log start offset can no longer be read."""
 
-    id = "gap-found"
-
 
 class LedgerUnreadable(Refused):
     """A ledger entry is malformed or of a newer format."""
-
-    id = "ledger-unreadable"
 
 
 class PlanUnreadable(Refused):
     """The plan that is stored with a run is malformed or of a newer format."""
 
-    id = "plan-unreadable"
-
 
 class ForeignWriter(Refused):
     """The target partition has records that the ledger does not know, or lacks records that it knows."""
-
-    id = "foreign-writer"
 
 
 class TargetLost(ForeignWriter):
     """The target no longer has records of ours, or does not show them. The next run mends it, if it can."""
 
-    id = "target-lost"
     retriable = True
 
 
 class VerificationFailed(Refused):
     """The records that were read back differ from their receipt."""
 
-    id = "verification-failed"
-
 
 class ReceiptsExpired(VerificationFailed):
     """Receipts were deleted by age before their ranges were verified."""
-
-    id = "receipts-expired"
 
 
 class StaleWriter(Refused):
     """Another run moved the stored watermark after it was read."""
 
-    id = "stale-writer"
-
 
 class OutOfTime(ReplicationError):
     """The run's time is used up. Committed chunks stay, and the next run continues after them."""
-
-    id = "out-of-time"
 
 
 class NoProgress(ReplicationError):
     """A range was given up, because it did not move for ten minutes. The next run tries again."""
 
-    id = "no-progress"
     retriable = True
 
 
 class Busy(ReplicationError):
     """Another run of the same replication holds the lease."""
 
-    id = "busy"
     retriable = True
 
     def __init__(self, what: str, remedy: str = "", *, owner: str = "", holder: str | None = None) -> None:
@@ -230,34 +199,26 @@ class Busy(ReplicationError):
 class Fenced(ReplicationError):
     """A newer copier took over, or the transaction outlived its time-out: Kafka does not tell them apart."""
 
-    id = "fenced"
-
 
 class Unexpected(ReplicationError):
     """Kafka's answer fits no request of this package, or is newer than it. It is not retried."""
-
-    id = "unexpected"
 
 
 class NotDelivered(ReplicationError):
     """An alert did not reach an address."""
 
-    id = "not-delivered"
     retriable = True
 
 
 class Unreachable(ReplicationError):
     """A cluster does not answer within the deadline."""
 
-    id = "unreachable"
     retriable = True
     outage = False  # of the store: it is away, so that the same call may soon succeed
 
 
 class AttemptsExhausted(Unreachable):
     """So many attempts in a row got no further. The next run tries again."""
-
-    id = "attempts-exhausted"
 
     @classmethod
     def of(cls, doing: str, attempts: int, last: ReplicationError) -> Self:
@@ -277,19 +238,13 @@ class NotResolved(Unreachable):
 class NotReady(Unreachable):
     """A broker answers that it cannot do this now: no leader, too few replicas, loading, over a quota."""
 
-    id = "not-ready"
-
 
 class SessionEnded(Unreachable):
     """The producer's session is over, and the outcome of its transaction unknown. A new session reads the ledger."""
 
-    id = "session-ended"
-
 
 class Stalled(Unreachable):
     """A wait made no progress within its stall clock."""
-
-    id = "stalled"
 
 
 Value = TypeVar("Value")

@@ -78,7 +78,7 @@ class Right:
     def command(self, bootstrap: str, principal: str = UNKNOWN_PRINCIPAL) -> str:
         """The command that grants exactly this right to ``principal``, such as ``User:replicator``."""
         return (
-            f"{_ACLS.format(bootstrap)} --add --allow-principal {shlex.quote(principal)} --operation {self.operation}"
+            f"{ACLS.format(bootstrap)} --add --allow-principal {shlex.quote(principal)} --operation {self.operation}"
             f" {_options(self.resource, self.name, prefixed=self.prefixed)}"
         )
 
@@ -115,20 +115,15 @@ class DenyRule:
     def command(self, bootstrap: str) -> str:
         """The command that removes exactly this rule."""
         return (
-            f"{_ACLS.format(bootstrap)} --remove --deny-principal {shlex.quote(self.principal)}"
+            f"{ACLS.format(bootstrap)} --remove --deny-principal {shlex.quote(self.principal)}"
             f" --deny-host {shlex.quote(self.host)} --operation {self.operation}"
             f" {_options(self.resource, self.name, prefixed=self.prefixed)}"
         )
 
 
-_ACLS = "kafka-acls.sh --bootstrap-server {} --command-config admin.properties"
+ACLS = "kafka-acls.sh --bootstrap-server {} --command-config admin.properties"
 
 
 def _options(resource: Resource, name: str, *, prefixed: bool) -> str:
     kind = "--cluster" if resource is Resource.CLUSTER else f"--{resource} {shlex.quote(name)}"
     return kind + (" --resource-pattern-type prefixed" if prefixed else "")
-
-
-def perhaps_denied(bootstrap: str) -> str:
-    """The remedy if the right is granted already: brokers do not say whether it is missing or denied."""
-    return f"if it is granted already, a rule that denies it has to be removed: {_ACLS.format(bootstrap)} --list"
