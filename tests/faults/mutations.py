@@ -52,7 +52,7 @@ def receipt_outside() -> None:
         other = clients.producer(self.target)
         other.produce(
             RECEIPTS,
-            key=codec.receipt_key(self.key, receipt),
+            key=codec.key_of(self.key, receipt),
             value=codec.encode(receipt),
             partition=self.key.ledger_partition,
         )

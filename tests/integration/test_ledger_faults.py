@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.codec import position_key, receipt_key
+from kafka_replication.ledger.codec import key_of, position_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import LedgerUnreadable, Refused
 from kafka_replication.runtime.events import Event
@@ -177,4 +177,4 @@ def test_the_key_of_a_receipt_is_what_the_tests_take_it_for(scene: Scenario) -> 
     copied_once(scene)
     [(key, _)] = receipts_of(scene).values()
     [receipt] = scene.bare_run().clusters.ledger.receipts({scene.key(): None}).of(scene.key(), 1)
-    assert key == receipt_key(scene.key(), receipt)
+    assert key == key_of(scene.key(), receipt)

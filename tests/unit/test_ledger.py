@@ -69,8 +69,8 @@ def test_the_names_of_the_ledger_topics_and_their_number_of_partitions() -> None
 def test_record_keys_are_these_bytes() -> None:
     assert codec.position_key(KEY) == b'["position","orders-dr","orders",3,"dr.orders"]'
     assert codec.verified_key(KEY) == b'["verified","orders-dr","orders",3,"dr.orders"]'
-    assert codec.gap_key(KEY, GAP) == b'["gap","orders-dr","orders",3,"dr.orders",1,12]'
-    assert codec.receipt_key(KEY, RECEIPT) == b'["receipt","orders-dr","orders",3,"dr.orders",1,5]'
+    assert codec.key_of(KEY, GAP) == b'["gap","orders-dr","orders",3,"dr.orders",1,12]'
+    assert codec.key_of(KEY, RECEIPT) == b'["receipt","orders-dr","orders",3,"dr.orders",1,5]'
 
 
 def test_the_transactional_id_is_the_documented_one() -> None:
@@ -111,7 +111,7 @@ def test_keys_survive_their_codec(key: PartitionKey, generation: int, first: int
     receipt = replace(RECEIPT, generation=generation, range=OffsetRange(first, first))
     assert codec.decode_key(codec.position_key(key)) == ("position", key, ())
     assert codec.decode_key(codec.verified_key(key)) == ("verified", key, ())
-    assert codec.decode_key(codec.receipt_key(key, receipt)) == ("receipt", key, (generation, first))
+    assert codec.decode_key(codec.key_of(key, receipt)) == ("receipt", key, (generation, first))
 
 
 @given(KEYS, KEYS)

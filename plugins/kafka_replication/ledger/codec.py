@@ -39,36 +39,25 @@ _TYPES = [str, str, str, int, str]
 
 
 def position_key(key: PartitionKey) -> bytes:
-    return key.entry("position")
+    return key.entry(Position.KIND)
 
 
 def verified_key(key: PartitionKey) -> bytes:
-    return key.entry("verified")
+    return key.entry(Verified.KIND)
 
 
-def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
-    return key.entry("receipt", receipt.generation, receipt.range.from_)
-
-
-def gap_key(key: PartitionKey, gap: Gap) -> bytes:
-    return key.entry("gap", *gap.numbers)
-
-
-def handled_key(key: PartitionKey, handled: Handled) -> bytes:
-    numbered = (handled.number,) if handled.number else ()  # the first one has the key that it always had
-    return key.entry("handled", handled.generation, handled.offsets.ranges[0].from_, *numbered)
-
-
-def start_key(key: PartitionKey) -> bytes:
-    return key.entry("start")
-
-
-def deleted_key(key: PartitionKey) -> bytes:
-    return key.entry("deleted")
-
-
-def removed_key(key: PartitionKey) -> bytes:
-    return key.entry("removed")
+def key_of(key: PartitionKey, entry: Entry) -> bytes:
+    """The record key of this entry, with further numbers where a partition has several of its kind."""
+    numbers: tuple[int, ...] = ()
+    match entry:
+        case Receipt():
+            numbers = entry.generation, entry.range.from_
+        case Gap():
+            numbers = entry.numbers
+        case Handled():
+            numbered = (entry.number,) if entry.number else ()  # the first one has the key that it always had
+            numbers = entry.generation, entry.offsets.ranges[0].from_, *numbered
+    return key.entry(entry.KIND, *numbers)
 
 
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
