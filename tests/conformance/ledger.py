@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Receipt, Start
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import Owner
@@ -122,7 +121,7 @@ def foreign_entries_harm_nobody(world: World) -> None:
     for topic in (POSITIONS, RECEIPTS):
         for record_key in (b"", b"\xff\xfe", b"{}", b'["position"]', b'["unheard of","somebody","t",0,"t"]'):
             world.put(topic, key.ledger_partition, record_key, b"not json")
-        world.put(topic, place, position_key(key), b"not json")  # ours, where it does not belong
+        world.put(topic, place, key.entry("position"), b"not json")  # ours, where it does not belong
     ledger = world.ledger()
     assert ledger.view().positions == {key: position(3)}
     assert ledger.receipts({key: None}).of(key, 1) == [receipt(0, 3)]
@@ -131,7 +130,7 @@ def foreign_entries_harm_nobody(world: World) -> None:
 def a_spoilt_entry_is_named_and_stops_its_own_replication_only(world: World) -> None:
     key, other = world.key(), world.neighbour(0)
     world.write((key, position(3)), (other, position(4)))
-    world.put(POSITIONS, key.ledger_partition, position_key(key), b"not json")
+    world.put(POSITIONS, key.ledger_partition, key.entry("position"), b"not json")
     for read in (lambda: world.ledger().view(), lambda: world.ledger().position(key)):
         refused = raised(LedgerUnreadable, read)
         assert str(key.ledger_partition) in refused.what and key.replication in refused.what

@@ -58,7 +58,7 @@ def receipt_outside() -> None:
         )
         other.produce(
             POSITIONS,
-            key=codec.position_key(self.key),
+            key=self.key.entry("position"),
             value=codec.encode(position),
             partition=self.key.ledger_partition,
         )

@@ -10,7 +10,6 @@ from contextlib import closing
 
 from confluent_kafka import Producer
 
-from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from tests.faults import profiles
 from tests.faults.load import PARTITIONS
@@ -115,7 +114,7 @@ def _write(trial: Trial, key: bytes, value: bytes | None, partition: int) -> Non
 def _over_position(trial: Trial, value: bytes) -> None:
     trial.part(PART)
     key = trial.key(trial.dice.randrange(PARTITIONS))
-    _write(trial, codec.position_key(key), value, key.ledger_partition)
+    _write(trial, key.entry("position"), value, key.ledger_partition)
 
 
 def malformed(trial: Trial) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
@@ -211,14 +210,14 @@ def test_what_was_never_copied_cannot_be_audited(scene: Scenario) -> None:
 def test_a_lost_ledger_is_told_with_what_stands_on_the_target(scene: Scenario) -> None:
     copied(scene)
     key = scene.key(1)
-    scene.target.produce(POSITIONS, [Rec(position_key(key), None)], key.ledger_partition)
+    scene.target.produce(POSITIONS, [Rec(key.entry("position"), None)], key.ledger_partition)
     report = audit(scene)
     assert (report.outcome, one(report).outcome) == ("failed", "clean")
     (error,) = one(report, 1).errors
     assert "the store says everything below 30 was verified, but the ledger has no entry: it was lost" in error
     assert f"{scene.topic}-1 on the target holds offsets [0, 31)" in error
     assert "restore the ledger topics of the target" in error
-    scene.target.produce(POSITIONS, [Rec(position_key(scene.key()), None)], scene.key().ledger_partition)
+    scene.target.produce(POSITIONS, [Rec(scene.key().entry("position"), None)], scene.key().ledger_partition)
     code, out, _ = command(scene, "audit", "--json")
     document = json.loads(out)
     assert (code, document["outcome"], len(document["partitions"])) == (1, "failed", 2), document

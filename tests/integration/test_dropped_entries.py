@@ -11,7 +11,6 @@ from collections.abc import Collection
 
 import pytest
 
-from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from tests.support.actions import copied_once, position_entry, put_receipt, receipts_of
 from tests.support.jobs import copy_once
@@ -33,7 +32,7 @@ def test_they_are_written_again(scene: Scenario, hidden: Collection[str]) -> Non
     wait_until(scene.is_settled)
 
     # The ledger as if the commit had left these entries out, and the records as they are.
-    at, key = scene.key().ledger_partition, position_key(scene.key())
+    at, key = scene.key().ledger_partition, scene.key().entry("position")
     if POSITIONS in hidden:
         scene.target.produce(POSITIONS, [Rec(key, before)], at)
     if RECEIPTS in hidden:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.planning.plan import State
@@ -69,7 +68,7 @@ def test_what_cannot_be_is_named_with_its_place(scene: Scenario, changes: dict[s
     assert "restore or delete the entry" in caught.value.remedy
     put(scene, before)
     scene.idle_run()
-    scene.target.produce(POSITIONS, [Rec(position_key(scene.key()), None)], scene.key().ledger_partition)
+    scene.target.produce(POSITIONS, [Rec(scene.key().entry("position"), None)], scene.key().ledger_partition)
     assert f"empty {scene.topic} and reset the topic" in only(scene.run()).remedy
     create_and_copy_again(scene)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.codec import key_of, position_key
+from kafka_replication.ledger.codec import key_of
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import LedgerUnreadable, Refused
 from kafka_replication.runtime.events import Event
@@ -54,7 +54,7 @@ def test_what_lies_under_nobodys_key_stops_nobody(scene: Scenario, caplog: pytes
         for key, value in FOREIGN:
             put(scene, topic, key, value)
         # An entry of ours where it does not belong.
-        put(scene, topic, position_key(scene.key()), b"not json", (scene.key().ledger_partition + 1) % 16)
+        put(scene, topic, scene.key().entry("position"), b"not json", (scene.key().ledger_partition + 1) % 16)
     scene.source.produce(scene.topic, numbered(10, 50))
     try:
         report = scene.run()
@@ -62,7 +62,7 @@ def test_what_lies_under_nobodys_key_stops_nobody(scene: Scenario, caplog: pytes
         for topic in (POSITIONS, RECEIPTS):
             for key, _ in FOREIGN:
                 put(scene, topic, key, None)
-            put(scene, topic, position_key(scene.key()), None, (scene.key().ledger_partition + 1) % 16)
+            put(scene, topic, scene.key().entry("position"), None, (scene.key().ledger_partition + 1) % 16)
     assert report.outcome == "done", report.table()
     assert (only(report).copied, scene.watermark()) == (10, 60)
     scene.assert_copied()
@@ -87,7 +87,7 @@ def test_a_spoilt_position_is_refused_by_name_and_stops_its_own_replication_only
         (json.dumps(value | {"next_offset": -1}).encode(), "is malformed", NOBODY),
         (json.dumps(value | {"type": "receipt"}).encode(), "where a position belongs", NOBODY),
     ):
-        put(scene, POSITIONS, position_key(scene.key()), spoilt)
+        put(scene, POSITIONS, scene.key().entry("position"), spoilt)
         with pytest.raises(LedgerUnreadable) as refused:
             scene.run()
         at = f"{POSITIONS}-{scene.key().ledger_partition} on the target, offset "
@@ -96,7 +96,7 @@ def test_a_spoilt_position_is_refused_by_name_and_stops_its_own_replication_only
     assert scene.watermark() == 50
     neighbour.source.produce(neighbour.topic, numbered(5, 50))
     assert neighbour.run().outcome == "done"
-    put(scene, POSITIONS, position_key(scene.key()), right)
+    put(scene, POSITIONS, scene.key().entry("position"), right)
     assert scene.run().outcome == "done"
     scene.assert_copied()
 

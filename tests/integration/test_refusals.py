@@ -12,7 +12,6 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka.record_engine import RecordEngine
 from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.ledger.codec import position_key, verified_key
 from kafka_replication.ledger.entries import POSITIONS, Ids, Position
 from kafka_replication.model.errors import Fenced
 from kafka_replication.runs import checking, steps
@@ -180,7 +179,7 @@ def test_a_target_that_holds_what_the_source_holds_is_told_before_and_after_it_i
     scene.source.produce(scene.topic, numbered(40))
     assert scene.run().outcome == "done"
     key = scene.key()
-    for lost in (position_key(key), verified_key(key), key.entry("start")):
+    for lost in (key.entry("position"), key.entry("verified"), key.entry("start")):
         scene.target.produce(POSITIONS, [Rec(lost, None)], key.ledger_partition)
     lose_store(scene)
     scene.settings |= {"on_existing_target": "append"}

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.account import Change
-from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.ledger.port import Ledger, TransactionPort
 from kafka_replication.ledger.writing import apply
@@ -126,7 +125,7 @@ def test_a_reset_that_died_is_finished_by_the_next(scene: Scenario, monkeypatch:
 def test_a_lost_ledger(scene: Scenario) -> None:
     """The store and the receipts still know which generation there was."""
     copied(scene, 1)
-    scene.target.produce(POSITIONS, [Rec(position_key(scene.key()), None)], scene.key().ledger_partition)
+    scene.target.produce(POSITIONS, [Rec(scene.key().entry("position"), None)], scene.key().ledger_partition)
     assert "has no entry" in (only(scene.run()).error or "")
     scene.target.delete(scene.topic)
     assert reset_topic(scene.bare_run("reset"), scene.topic)[scene.key()].generation == 2

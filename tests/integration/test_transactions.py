@@ -17,7 +17,6 @@ from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.record_engine import RecordEngine
 from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.ledger.codec import position_key
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
@@ -122,7 +121,7 @@ def naive_next_offset(scene: Scenario) -> int:
             assert message is not None
             if message.error():
                 return newest
-            if message.key() == position_key(scene.key()):
+            if message.key() == scene.key().entry("position"):
                 newest = json.loads(message.value() or b"")["next_offset"]
     finally:
         reader.close()

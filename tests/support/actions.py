@@ -7,7 +7,6 @@ import shutil
 from typing import Any
 
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.codec import position_key, verified_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Verified
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs import repair
@@ -56,7 +55,7 @@ def replace_store(scene: Scenario, backup: str | None = None) -> None:
 
 def position_entry(scene: Scenario) -> bytes:
     """The value of a replication's position in the ledger, read without the product."""
-    wanted, found = position_key(scene.key()), b""
+    wanted, found = scene.key().entry("position"), b""
     for _, record in read(scene.target.bootstrap, POSITIONS, scene.key().ledger_partition):
         if record.key == wanted:
             found = record.value or b""
@@ -82,6 +81,6 @@ def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None, parti
 
 def put(scene: Scenario, entry: Position | Verified, **changes: Any) -> None:
     """The entry with these fields in its JSON, as somebody writes it by hand."""
-    key = position_key(scene.key()) if isinstance(entry, Position) else verified_key(scene.key())
+    key = scene.key().entry("position") if isinstance(entry, Position) else scene.key().entry("verified")
     value = json.loads(codec.encode(entry)) | changes
     scene.target.produce(POSITIONS, [Rec(key, json.dumps(value).encode())], scene.key().ledger_partition)

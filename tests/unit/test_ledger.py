@@ -67,8 +67,8 @@ def test_the_names_of_the_ledger_topics_and_their_number_of_partitions() -> None
 
 
 def test_record_keys_are_these_bytes() -> None:
-    assert codec.position_key(KEY) == b'["position","orders-dr","orders",3,"dr.orders"]'
-    assert codec.verified_key(KEY) == b'["verified","orders-dr","orders",3,"dr.orders"]'
+    assert KEY.entry("position") == b'["position","orders-dr","orders",3,"dr.orders"]'
+    assert KEY.entry("verified") == b'["verified","orders-dr","orders",3,"dr.orders"]'
     assert codec.key_of(KEY, GAP) == b'["gap","orders-dr","orders",3,"dr.orders",1,12]'
     assert codec.key_of(KEY, RECEIPT) == b'["receipt","orders-dr","orders",3,"dr.orders",1,5]'
 
@@ -109,14 +109,14 @@ KEYS = st.builds(PartitionKey, TOPIC, st.builds(TopicPartition, TOPIC, st.intege
 @given(KEYS, OFFSET, OFFSET)
 def test_keys_survive_their_codec(key: PartitionKey, generation: int, first: int) -> None:
     receipt = replace(RECEIPT, generation=generation, range=OffsetRange(first, first))
-    assert codec.decode_key(codec.position_key(key)) == ("position", key, ())
-    assert codec.decode_key(codec.verified_key(key)) == ("verified", key, ())
+    assert codec.decode_key(key.entry("position")) == ("position", key, ())
+    assert codec.decode_key(key.entry("verified")) == ("verified", key, ())
     assert codec.decode_key(codec.key_of(key, receipt)) == ("receipt", key, (generation, first))
 
 
 @given(KEYS, KEYS)
 def test_two_keys_never_share_a_record_key(one: PartitionKey, other: PartitionKey) -> None:
-    assert (codec.position_key(one) == codec.position_key(other)) == (one == other)
+    assert (one.entry("position") == other.entry("position")) == (one == other)
 
 
 # Refusals.

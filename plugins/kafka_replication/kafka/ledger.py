@@ -27,10 +27,10 @@ from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
 from kafka_replication.kafka.ledger_reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
 from kafka_replication.kafka.snapshotter import topic_defaults
 from kafka_replication.ledger import writing
-from kafka_replication.ledger.codec import position_key, verified_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.port import TransactionPort
 from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.values import LedgerEntry
 from kafka_replication.ledger.view import LedgerView, NewestEntry
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError, Unreachable
 from kafka_replication.model.offsets import LEDGER_PARTITIONS, PartitionKey, TopicPartition
@@ -124,6 +124,7 @@ def _short(topic: TopicDescription, wanted: int) -> Iterator[str]:
 
 
 A = TypeVar("A")
+E = TypeVar("E", bound=LedgerEntry)
 SHORTEST, LONGEST = 0.02, 1.5  # seconds between two questions
 STALL = 5.0  # seconds for which one partition may hold up the others
 _Place = tuple[int, bytes]  # a ledger partition and a record's key
@@ -236,21 +237,18 @@ class KafkaLedger:
         return self._positions.entries().view()
 
     def position(self, key: PartitionKey) -> Position | None:
-        newest = self._newest(key.ledger_partition, position_key(key))
-        entry = newest.entry() if newest else None
-        assert entry is None or isinstance(entry, Position)
-        return entry
+        return self._newest(Position, key)
 
     def verified(self, key: PartitionKey) -> Verified | None:
-        newest = self._newest(key.ledger_partition, verified_key(key))
-        entry = newest.entry() if newest else None
-        assert entry is None or isinstance(entry, Verified)
-        return entry
+        return self._newest(Verified, key)
 
-    def _newest(self, partition: int, record_key: bytes) -> NewestEntry | None:
-        if self._shared is not None and (found := self._shared.entry(partition, record_key)) is not None:
-            return found.entry
-        return self._positions.entry(partition, record_key)
+    def _newest(self, kind: type[E], key: PartitionKey) -> E | None:
+        place = key.ledger_partition, key.entry(kind.KIND)
+        found = self._shared.entry(*place) if self._shared is not None else None
+        newest = self._positions.entry(*place) if found is None else found.entry
+        entry = newest.entry() if newest else None
+        assert entry is None or isinstance(entry, kind)
+        return entry
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         if self._shared is not None and len(wanted) == 1:

@@ -38,14 +38,6 @@ FOREIGN = "only this product may write the ledger topics: find the other writer,
 _TYPES = [str, str, str, int, str]
 
 
-def position_key(key: PartitionKey) -> bytes:
-    return key.entry(Position.KIND)
-
-
-def verified_key(key: PartitionKey) -> bytes:
-    return key.entry(Verified.KIND)
-
-
 def key_of(key: PartitionKey, entry: Entry) -> bytes:
     """The record key of this entry, with further numbers where a partition has several of its kind."""
     numbers: tuple[int, ...] = ()

@@ -225,7 +225,8 @@ class Journal:
                 return before
             size = sum(record.size for record in after.tail)
             if before.tail and (len(after.tail) > MOST_IN_TAIL or size > MOST_BYTES_IN_TAIL):
-                self.shelf.store(_newest(before.tail))
+                newest = {record.place: record for record in before.tail}
+                self.shelf.store(list(newest.values()))
                 after = replace(after, tail=after.tail[len(before.tail) :])
             if self.shelf.replace(before, after):
                 return after
@@ -254,8 +255,3 @@ class Journal:
         for record in head.tail:
             if record.offset >= offset and record.topic in wanted and record.offset >= newer.get(record.place, 0):
                 yield record
-
-
-def _newest(records: Iterable[LedgerRecord]) -> list[LedgerRecord]:
-    """Only the newest entry of each key."""
-    return list({record.place: record for record in records}.values())

@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import xxhash
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger import codec, writing
-from kafka_replication.ledger.codec import decode_key, position_key, verified_key
+from kafka_replication.ledger.codec import decode_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.port import TransactionPort
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
+from kafka_replication.ledger.values import LedgerEntry
 from kafka_replication.ledger.view import LedgerView, NewestEntries
 from kafka_replication.model.errors import Fenced, LedgerUnreadable, ReplicationError
 from kafka_replication.model.offsets import LEDGER_PARTITIONS, OffsetRange, PartitionKey, TopicPartition
@@ -34,6 +36,8 @@ from kafka_replication.targets.journal import (
     Writers,
     key_text,
 )
+
+E = TypeVar("E", bound=LedgerEntry)
 
 
 class JournalLedger:
@@ -79,23 +83,20 @@ class JournalLedger:
         return found
 
     def position(self, key: PartitionKey) -> Position | None:
-        entry = self._newest(key, position_key(key))
-        assert entry is None or isinstance(entry, Position)
-        return entry
+        return self._newest(Position, key)
 
     def verified(self, key: PartitionKey) -> Verified | None:
-        entry = self._newest(key, verified_key(key))
-        assert entry is None or isinstance(entry, Verified)
-        return entry
+        return self._newest(Verified, key)
 
-    def _newest(self, key: PartitionKey, record_key: bytes) -> Entry | None:
-        record = self.journal.newest(POSITIONS, key.ledger_partition, key_text(record_key))
-        if record is None:
-            return None
+    def _newest(self, kind: type[E], key: PartitionKey) -> E | None:
+        partition, record_key = key.ledger_partition, key.entry(kind.KIND)
         entries = NewestEntries(self._replication)
-        _add(entries, record)
-        newest = entries.get(key.ledger_partition, record_key)
-        return newest.entry() if newest else None
+        if (record := self.journal.newest(POSITIONS, partition, key_text(record_key))) is not None:
+            _add(entries, record)
+        newest = entries.get(partition, record_key)
+        entry = newest.entry() if newest else None
+        assert entry is None or isinstance(entry, kind)
+        return entry
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         head, entries = self.journal.head(), NewestEntries(self._replication)
