@@ -177,33 +177,7 @@ NO_ANSWER = ConnectCause(
     remedy="check the address, firewall and routes between this machine and the brokers, and that the brokers run",
     is_final=False,
 )
-
-ALL = (
-    LOGIN_REFUSED,
-    TOKEN_REFUSED,
-    MECHANISM_NOT_ENABLED,
-    LOGIN_NOT_EXPECTED,
-    LOGIN_MISSING,
-    LOGIN_FAILED,
-    CERTIFICATE_EXPIRED,
-    CERTIFICATE_NOT_YET_VALID,
-    UNKNOWN_AUTHORITY,
-    WRONG_HOST_NAME,
-    CERTIFICATE_REVOKED,
-    CERTIFICATE_NOT_VERIFIED,
-    CLIENT_CERTIFICATE_MISSING,
-    CLIENT_CERTIFICATE_REFUSED,
-    BROKER_WITHOUT_TLS,
-    BROKER_WITH_TLS,
-    TLS_FAILED,
-    SETTING_UNUSABLE,
-    KEY_PASSWORD_WRONG,
-    KEY_OF_ANOTHER_CERTIFICATE,
-    NAME_NOT_RESOLVED,
-    NO_KAFKA,
-    REFUSED,
-    NO_ANSWER,
-)
+ALL = tuple(value for value in tuple(vars().values()) if isinstance(value, ConnectCause))
 
 # The codes and messages of librdkafka 2.15 and 2.16 (from brokers of Kafka 4.3.1), most special first. A message only
 # makes the code's own cause more precise: one that is not known changes nothing else. Only answers of a broker, and

@@ -295,17 +295,4 @@ EXECUTORS_LOST = Failure(
     remedy="see whether the Spark master and its workers run: a master that was restarted forgets the application; then"
     " run again: the next run continues after the last commit",
 )
-
-FAILURES = (
-    EXECUTOR_LACKS_MODULE,
-    EXECUTOR_LACKS_PYTHON,
-    WORKER_ENDED,
-    GAVE_UP,
-    ENDED_EARLY,
-    NOT_STARTED,
-    MASTER_SILENT,
-    SECRET_REFUSED,
-    NOT_REGISTERED,
-    APPLICATION_REMOVED,
-    EXECUTORS_LOST,
-)
+FAILURES = tuple(value for value in tuple(vars().values()) if isinstance(value, Failure))
