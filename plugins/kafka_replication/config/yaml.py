@@ -173,14 +173,9 @@ _PLAIN = {
 }
 
 
-def key_of(name: str, field: FieldInfo) -> str:
-    """The key as the file spells it."""
-    return field.alias or name
-
-
 def fields_of(section: type[Section]) -> dict[str, FieldInfo]:
     """Key in the file -> field, in the model's order."""
-    return {key_of(name, field): field for name, field in section.model_fields.items()}
+    return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def section_of(field: FieldInfo) -> type[Section] | None:

@@ -52,11 +52,6 @@ class Origin:
     generation: int
 
 
-def partition_of(key: PartitionKey, partitions: int) -> int:
-    """The partition of the quarantine topic that takes the records of this key, in their order."""
-    return key.ledger_partition % partitions
-
-
 def headers_for(record: Record, failure: Failure, origin: Origin, *, whole: bool) -> list[tuple[str, bytes | None]]:
     """The record's headers and ours. ``whole``: key, value and headers are all there."""
     key = origin.key

@@ -79,7 +79,7 @@ class AsideWriter:
     def _write(self, record: Record, failure: Failure) -> None:
         """Produce the record to the quarantine topic. Raises RefusedAt if the producer's whole queue is too small."""
         topic = self.rules.topic
-        partition = quarantine.partition_of(self.origin.key, self.partitions())
+        partition = self.origin.key.ledger_partition % self.partitions()  # all of a key in one, in their order
         whole = failure.kind is not FailureKind.UNFAITHFUL
         self.sender.topics.add(topic)
         self._sent.add(failure.offset)

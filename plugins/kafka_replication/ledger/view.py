@@ -225,10 +225,6 @@ class NewestEntries:
             for place in [place for place in values if place[0] == partition]:
                 del values[place]
 
-    def owners(self) -> Mapping[str, tuple[Owner, ...]]:
-        """The other replications with a position, by target topic."""
-        return Owners(self._others)
-
     def add(self, topic: str, partition: int, offset: int, record_key: bytes, value: bytes | None) -> None:
         """Take the record at this offset. Without a value it deletes the entry under its key."""
         place = (partition, record_key)
@@ -308,7 +304,7 @@ class NewestEntries:
             deleted=one_each(Deleted),
             removed=one_each(Removed),
             handled={key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled},
-            owners=self.owners(),
+            owners=Owners(self._others),
         )
 
     def receipts(self, since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Receipts:

@@ -74,19 +74,9 @@ IDEMPOTENT: Final = "idempotent"
 EARLY: Final = "the target is not transactional: its readers may see records before they are committed"
 
 
-def promised(promise: Promise, shape: Shape) -> Promise:
-    """The promise of a target of this shape, of a kind that promises so much about records."""
-    return LATEST if shape == LATEST else promise
-
-
 def implementation(kind: str) -> str:
     """The class of this kind, as ``package.module:Class``."""
     return TARGETS[kind].implementation if kind in TARGETS else kind
-
-
-def module_of(kind: str) -> str:
-    """The module that has the class of this kind."""
-    return implementation(kind).partition(":")[0]
 
 
 def name_problem(kind: str, topic: str) -> str | None:

@@ -121,9 +121,8 @@ class Client:
         for what the caller has to judge: 400, 404, 409, 413, 429.
         """
         try:
-            found = self._client.transport.perform_request(
-                method, path, params={name: _param(value) for name, value in params.items()}, body=body
-            )
+            asked = {name: str(value).lower() if isinstance(value, bool) else value for name, value in params.items()}
+            found = self._client.transport.perform_request(method, path, params=asked, body=body)
         except opensearchpy.TransportError as error:
             cause = None if _OF_RECORDS.search(path) else error  # a traceback shows its text
             raise self._translated(error, method, path) from cause
@@ -194,10 +193,6 @@ def path(*parts: str) -> str:
 def _told(path: str, text: str) -> str:
     """The part of the answer to a request that may be told."""
     return harmless(text) if _OF_RECORDS.search(path) else text
-
-
-def _param(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _cause(error: opensearchpy.TransportError) -> tuple[str, str]:

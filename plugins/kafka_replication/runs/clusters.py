@@ -15,7 +15,7 @@ from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.choices import KAFKA, Promise, promised
+from kafka_replication.model.choices import KAFKA, LATEST, Promise
 from kafka_replication.model.errors import ConnectionMissing, NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.offsets import PartitionKey
 from kafka_replication.model.rights import Login, Side
@@ -58,7 +58,7 @@ class Clusters:
     def promise(self) -> Promise:
         """The promise of the target. Does not connect."""
         target = self._replication.target
-        return promised(kind(target.type).promise, target.shape)
+        return LATEST if target.shape == LATEST else kind(target.type).promise
 
     @cached_property
     def target(self) -> Target:

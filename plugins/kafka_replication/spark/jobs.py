@@ -14,7 +14,7 @@ from pydantic import PlainSerializer
 
 from kafka_replication.config import Copy, Replication
 from kafka_replication.copying.engine import CopyResult, CopyTask
-from kafka_replication.model.choices import module_of
+from kafka_replication.model.choices import implementation
 from kafka_replication.model.offsets import Coverage, PartitionKey
 from kafka_replication.runtime import deadline as deadlines
 from kafka_replication.runtime.deadline import Deadline
@@ -86,16 +86,12 @@ class RangeResult:
     @property
     def is_final(self) -> bool:
         """True if the task is not dealt again by itself, after it was dealt with others."""
-        return self.fenced or self.at_work or not self.failed
+        failed = (self.copied and self.copied.error) or (self.read_back and self.read_back.error)
+        return self.fenced or self.at_work or not failed
 
     @property
     def fenced(self) -> bool:
         return self.copied is not None and self.copied.fenced
-
-    @property
-    def failed(self) -> bool:
-        """True if one of the parts has an error."""
-        return bool((self.copied and self.copied.error) or (self.read_back and self.read_back.error))
 
     def joined_to(self, before: RangeResult) -> RangeResult:
         """The results of two attempts at one task. This is the later one, which read everything back."""
@@ -130,7 +126,8 @@ class Job:
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
         replication = self.replication
-        return (*needed(replication.copying), module_of(replication.target.type), *replication.pipeline.modules)
+        of_target, _, _ = implementation(replication.target.type).partition(":")
+        return (*needed(replication.copying), of_target, *replication.pipeline.modules)
 
     def open_target(self, deadline: Deadline) -> Target:
         """The target, for a worker. Does not connect. Raises BadInput for a kind that cannot be imported."""
