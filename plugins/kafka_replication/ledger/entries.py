@@ -31,9 +31,9 @@ from kafka_replication.ledger.placement import (
     proof_of,
 )
 from kafka_replication.ledger.values import Adopted as Adopted
-from kafka_replication.ledger.values import Extra, JsonCoverage, JsonRange, LedgerEntry, Number
 from kafka_replication.ledger.values import FailedRecord as FailedRecord
 from kafka_replication.ledger.values import Ids as Ids
+from kafka_replication.ledger.values import JsonCoverage, JsonRange, LedgerEntry, Number
 from kafka_replication.ledger.values import Place as Place
 from kafka_replication.ledger.values import Proof as Proof
 from kafka_replication.ledger.values import Seal as Seal
@@ -56,7 +56,6 @@ class Position(LedgerEntry):
     """
 
     KIND = "position"
-    FORMAT = 1
     OPTIONAL = frozenset(
         {"adopted", "adopted_places", "delivery", "denied", "followed_by", "quarantined", "receipts_from", "sealed"}
     )
@@ -82,7 +81,6 @@ class Position(LedgerEntry):
     sealed: Seal | None = None  # nothing more is copied in this direction
     followed_by: str = ""  # the replication that goes on behind this seal, in the other direction
     denied: str = ""  # who denied producers to write to the source topic for a cut-over, and when; empty: nobody
-    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("generation", "start", "next_offset", "target_end"):
@@ -151,7 +149,6 @@ class Verified(LedgerEntry):
     """
 
     KIND = "verified"
-    FORMAT = 1
     OPTIONAL = frozenset({"delivery", "duplicates", "judged_until", "lost_in_delivery", "receipts_from", "superseded"})
 
     generation: Number
@@ -165,7 +162,6 @@ class Verified(LedgerEntry):
     duplicates: Number = 0
     judged_until: Number | None = None  # target offset below which every record is explained
     superseded: Number = 0  # records that were read back where a newer one of their key was found
-    extra: Extra = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +172,12 @@ class Start(LedgerEntry):
     """
 
     KIND = "start"
-    FORMAT = 1
 
     source_cluster: str
     source_topic: str  # its id
     start_from: str  # as the replication file said it: "earliest", "latest", or an RFC 3339 time
     offset: Number | None  # None: the partition did not answer, so it is resolved later, for ``time`` if it is "latest"
     time: str  # RFC 3339 UTC, when it was to be opened
-    extra: Extra = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,12 +185,10 @@ class Deleted(LedgerEntry):
     """A run has reported that the source topic of this id was deleted; later runs do not report it again."""
 
     KIND = "deleted"
-    FORMAT = 1
 
     source_topic: str
     run_id: str
     time: str  # RFC 3339 UTC
-    extra: Extra = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +198,6 @@ class Removed(LedgerEntry):
     """
 
     KIND = "removed"
-    FORMAT = 1
     OPTIONAL = frozenset({"lost_above_start", "taken_back", "taken_back_at", "target_starts"})
 
     generation: Number
@@ -224,7 +215,6 @@ class Removed(LedgerEntry):
     lost_above_start: JsonCoverage = field(default_factory=Coverage)
     taken_back: tuple[str, ...] = ()  # receipts that a run deleted to copy their offsets again, as text; the newest
     taken_back_at: str = ""  # when the last of them was, RFC 3339 UTC
-    extra: Extra = field(default_factory=dict, hash=False)
 
     def start(self, partition: int) -> int:
         """The log start of this target partition up to which ``coverage`` is known."""
@@ -249,7 +239,6 @@ class Receipt(LedgerEntry):
     """
 
     KIND = "receipt"
-    FORMAT = 1
     OPTIONAL = frozenset({"after", "delivery", "duplicates", "failures", "lost_in_delivery"}) | frozenset(
         {"offset_map", "promise", "sources", "superseded", "throttled"}
     )
@@ -279,7 +268,6 @@ class Receipt(LedgerEntry):
     promise: Promise = TRANSACTIONAL  # of the target. Without it readers may have seen the chunk before this receipt
     superseded: Number = 0  # of ``count``, the records that readers do not find: a newer one of their key is there
     offset_map: OffsetMap | None = None  # of a chunk with holes; `planning.group_places` reads it
-    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.sources == self.count:
@@ -325,7 +313,6 @@ class Handled(LedgerEntry):
     """
 
     KIND = "handled"
-    FORMAT = 1
     OPTIONAL = frozenset({"given_back", "number"})
 
     generation: Number
@@ -343,7 +330,6 @@ class Handled(LedgerEntry):
     placement: JsonPlacement = field(default_factory=KafkaSegments)
     given_back: JsonCoverage = field(default_factory=Coverage)
     number: Number = 0  # of the entries of one generation with one first offset
-    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.state not in HANDLED_STATES or not self.offsets:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import ConfigDict
 
 from kafka_replication.ledger.offset_map import AdoptedPlaces
-from kafka_replication.ledger.values import STRICT, Extra, Ids, JsonCoverage, JsonRange, LedgerEntry, Number
+from kafka_replication.ledger.values import STRICT, Ids, JsonCoverage, JsonRange, LedgerEntry, Number
 
 # retention: the source deleted the records before they were copied. late: the offsets are before the log start of a
 # partition that was added later. unverifiable: the target deleted the copies before they were read back. returned: the
@@ -44,7 +44,6 @@ class Gap(LedgerEntry):
     """
 
     KIND = "gap"
-    FORMAT = 1
     OPTIONAL = frozenset({"returned"})
 
     generation: Number
@@ -56,7 +55,6 @@ class Gap(LedgerEntry):
     run_id: str
     time: str  # RFC 3339 UTC
     returned: Returned | None = None  # of the kind `RETURNED`
-    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         is_returned = self.returned is not None

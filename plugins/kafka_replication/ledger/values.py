@@ -6,7 +6,7 @@ The JSON of ledger entries: their base class, and the fields that are more than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
@@ -26,30 +26,25 @@ def _range(pair: Any) -> OffsetRange:
     return OffsetRange(*pair)
 
 
-def _pair(range_: OffsetRange) -> list[int]:
-    return [range_.from_, range_.until]
-
-
 Number = Annotated[int, Field(ge=0)]
-JsonRange = Annotated[OffsetRange, PlainValidator(_range), PlainSerializer(_pair)]
+JsonRange = Annotated[OffsetRange, PlainValidator(_range), PlainSerializer(lambda range_: [range_.from_, range_.until])]
 JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode), PlainSerializer(Coverage.encode)]
-Extra = Annotated[Mapping[str, Any], SkipValidation]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """An entry of the ledger.
 
     ``KIND`` is its ``type`` in JSON, ``FORMAT`` the version that is written and read. All fields are required in JSON
-    but the ``OPTIONAL`` ones, which are left out where they have their default.
+    but the ``OPTIONAL`` ones, which are left out where they have their default. ``extra``: what a newer version added.
     """
 
-    __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = ENTRY
 
     KIND: ClassVar[str]
-    FORMAT: ClassVar[int]
+    FORMAT: ClassVar[int] = 1
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
-    extra: Extra
+    extra: Annotated[Mapping[str, Any], SkipValidation] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
