@@ -21,7 +21,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka import acls as kafka_acls
-from kafka_replication.kafka import writers
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused
 from kafka_replication.planning.acls import Acl as Rule
@@ -273,8 +272,8 @@ def test_a_cut_over_denies_producers_and_gives_it_back(pair: Carrying) -> None:
     done = cutover.abort(run, wishes, InProcess())
     assert done.steps[0].what == "producers may write to 1 topic on source again"
     wait_until(lambda: "WRITE" in pair.may("alice", TOPIC))
-    kafka_acls.write(pair.cluster.admin, [writers.denial(TOPIC)], [])
+    kafka_acls.write(pair.cluster.admin, [kafka_acls.denial(TOPIC)], [])
     done = cutover.cutover(run, wishes, InProcess())
     assert "on source already, and not ours" in done.text
     assert cutover.abort(run, wishes, InProcess()).steps[0].what == "nothing was denied"
-    assert writers.denial(TOPIC) in pair.all_rules()
+    assert kafka_acls.denial(TOPIC) in pair.all_rules()

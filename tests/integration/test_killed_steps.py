@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import acls, writers
+from kafka_replication.kafka import acls
 from kafka_replication.kafka import groups as kafka_groups
 from kafka_replication.kafka.groups import Committed
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
@@ -144,7 +144,7 @@ def test_what_denies_producers_and_each_way_back_is_killed_twice_where_it_begins
     scene, topic, source = denying, denying.topic, denying.source
     scene.settings["acls"] = {"writes": False}
     wishes, deaths, seal_each = replace(WISHES, quiet=0.05, sample=0), Deaths(monkeypatch), sealing.seal_each
-    reads, denial = replace(writers.denial(topic), operation="READ", permission="ALLOW"), writers.denial(topic)
+    reads, denial = replace(acls.denial(topic), operation="READ", permission="ALLOW"), acls.denial(topic)
     acls.write(source.admin, [reads], [])
     source.create(topic, PARTITIONS)
     wanted = produced(source, topic, 0)

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "kafka_replication"
 TARGET = ("copying/sink.py", "targets/", "ledger/")  # with the interfaces that a target implements
 MOST = {
-    "modules": 293,
+    "modules": 292,
     "classes": 646,
-    "functions": 3828,
+    "functions": 3827,
     "Protocols": 18,
     "methods of Protocols": 103,
     "methods of interfaces for targets": 102,

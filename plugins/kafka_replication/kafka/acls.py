@@ -15,17 +15,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     AclOperation,
     AclPermissionType,
     AdminClient,
-    ConfigResource,
-    DescribeClusterResult,
     ResourcePatternType,
     ResourceType,
 )
 
-from kafka_replication.kafka import topics
+from kafka_replication.kafka import snapshotter, topics
 from kafka_replication.kafka.connect_diagnosis import Asked, name_of, translate
 from kafka_replication.model.errors import NotAuthorized, Refused, Stalled
 from kafka_replication.model.rights import Operation
-from kafka_replication.planning.acls import ALLOW, DENY, Acl
+from kafka_replication.planning.acls import ALLOW, ANY, DENY, EVERYBODY, LITERAL, TOPIC, Acl
 
 AT_ONCE = 1_000  # rules in one request: controllers refuse one that makes more than 10,000 entries
 LOOK = 0.1  # seconds between two looks at what was written
@@ -34,18 +32,14 @@ _CLUSTER = {"BROKER": "CLUSTER"}  # the client's word, and everybody else's
 
 def check_right(admin: AdminClient, operation: Operation) -> None:
     """Raises NotAuthorized if this client may not do ``operation`` on the cluster (KIP-430), Unreachable."""
-    if operation.name not in {allowed.name for allowed in _cluster(admin).authorized_operations or ()}:
-        asked = Asked.of(admin, cluster=(operation, ""))
-        raise translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "reading or writing ACLs", asked)
-
-
-def _cluster(admin: AdminClient) -> DescribeClusterResult:
-    described: DescribeClusterResult = topics.answer(
+    cluster = topics.answer(
         admin,
         "asking for the rights on the cluster",
         lambda seconds: admin.describe_cluster(include_authorized_operations=True, request_timeout=seconds),
     )
-    return described
+    if operation.name not in {allowed.name for allowed in cluster.authorized_operations or ()}:
+        asked = Asked.of(admin, cluster=(operation, ""))
+        raise translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "reading or writing ACLs", asked)
 
 
 def read(admin: AdminClient) -> frozenset[Acl]:
@@ -80,13 +74,8 @@ def read(admin: AdminClient) -> frozenset[Acl]:
 
 def _check_authorizer(admin: AdminClient) -> None:
     """Raises Refused if there is none: only then everybody may read the brokers' settings."""
-    broker = ConfigResource(ResourceType.BROKER, str(min(node.id for node in _cluster(admin).nodes)))
     with suppress(NotAuthorized):
-        settings = topics.answer(
-            admin,
-            "reading the brokers' configuration",
-            lambda seconds: admin.describe_configs([broker], request_timeout=seconds)[broker],
-        )
+        settings = snapshotter.broker_settings(admin)
         if "authorizer.class.name" in settings and not settings["authorizer.class.name"].value:
             raise Refused(
                 f"{name_of(Asked.of(admin).settings)}: it has no authorizer, so everybody may do everything there,"
@@ -129,6 +118,25 @@ def _terms(acl: Acl) -> list[Any]:
     kind, pattern = ResourceType[acl.resource], ResourcePatternType[acl.pattern]
     operation, permission = AclOperation[acl.operation], AclPermissionType[acl.permission]
     return [kind, acl.name, pattern, acl.principal, acl.host, operation, permission]
+
+
+def denial(topic: str) -> Acl:
+    """The rule by which nobody but a super user may write to the topic."""
+    return Acl(
+        resource=TOPIC,
+        pattern=LITERAL,
+        name=topic,
+        principal=EVERYBODY,
+        host=ANY,
+        operation=Operation.WRITE.name,
+        permission=DENY,
+    )
+
+
+def denied(admin: AdminClient, names: Collection[str]) -> set[str]:
+    """Those of these topics that have this rule. Raises NotAuthorized, Refused without an authorizer, Unreachable."""
+    rules = read(admin)
+    return {name for name in names if denial(name) in rules}
 
 
 def hiding(admin: AdminClient, beginnings: Iterable[str]) -> set[str]:

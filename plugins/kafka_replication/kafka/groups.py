@@ -1,4 +1,4 @@
-"""Consumer groups of one cluster: of which kind they are, what they have committed, and commits in their name.
+"""Consumer groups of one cluster: their kinds and members, what they have committed, and commits in their name.
 
 One group is asked for in each request: confluent-kafka takes no more. A leader epoch is never committed: that of
 another cluster lets Java's consumer read nothing (measured with Kafka 4.3.1).
@@ -133,6 +133,17 @@ def without_right(admin: AdminClient, groups: Collection[str]) -> list[str]:
         elif answer.authorized_operations is not None and AclOperation.READ not in answer.authorized_operations:
             denied.append(group)
     return denied
+
+
+def members_of(admin: AdminClient, groups: Collection[str]) -> Mapping[str, int]:
+    """The number of members of each of these groups that has some, and -1 where it is not known."""
+
+    def ask(group: str) -> Future[Any]:
+        future: Future[Any] = admin.describe_consumer_groups([group], request_timeout=topics.TIMEOUT)[group]
+        return future
+
+    counts = {name: -1 if isinstance(told, KafkaError) else len(told.members) for name, told in each(groups, ask)}
+    return {name: count for name, count in counts.items() if count}
 
 
 def each(groups: Collection[str], ask: Callable[[str], Future[Any]]) -> Iterator[tuple[str, Any]]:

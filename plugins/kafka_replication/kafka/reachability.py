@@ -70,11 +70,7 @@ def check(
             mine.set_result(None)
 
 
-def _forked() -> None:
-    _first.clear()  # the threads of another process
-
-
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_first.clear)  # the threads of another process
 
 
 def _ask(config: clients.ClientConfig, partition: TopicPartition, seconds: float) -> None:

@@ -2,21 +2,22 @@
 
 Reads the timestamp of the first record at some offsets: how old is what was not copied yet?
 
-Reads the last records of partitions.
+Reads the last records of partitions, and when the last one was written.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported silently
 
-from kafka_replication.kafka import clients
+from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.consumer_pool import borrowed
 from kafka_replication.kafka.reading import (
     POLL,
@@ -145,3 +146,21 @@ def last_records(
                     yield at, offset_of(message), message.key(), message.value()
             except ReplicationError:
                 continue
+
+
+_NEWEST: OffsetSpec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+
+
+def last_writes(admin: AdminClient, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """The highest timestamp of each partition, in milliseconds, or nothing where it has no record or does not say it.
+
+    Brokers before 3.0 do not know the question (KIP-734).
+    """
+    asked = {ClientPartition(at.topic, at.partition): _NEWEST for at in partitions}
+    found = dict[TopicPartition, int]()
+    for at, future in (admin.list_offsets(asked, request_timeout=topics.TIMEOUT) if asked else {}).items():
+        with suppress(KafkaException, TimeoutError):
+            told = future.result(2 * topics.TIMEOUT)
+            if told.timestamp >= 0:
+                found[TopicPartition(at.topic, at.partition)] = told.timestamp
+    return found

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
+    ConfigEntry,
     ConfigResource,
     ResourceType,
 )
@@ -32,6 +33,14 @@ from kafka_replication.planning.topic_settings import may_quarantine
 _SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
+def broker_settings(admin: AdminClient) -> Mapping[str, ConfigEntry]:
+    """The configuration of one broker. Raises NotAuthorized, Unreachable."""
+    doing = "reading the brokers' configuration"
+    nodes = answer(admin, doing, lambda seconds: admin.describe_cluster(request_timeout=seconds)).nodes
+    broker = ConfigResource(ResourceType.BROKER, str(min(node.id for node in nodes)))
+    return answer(admin, doing, lambda seconds: admin.describe_configs([broker], request_timeout=seconds)[broker])
+
+
 def topic_defaults(admin: AdminClient) -> TopicDefaults | None:
     """The defaults of one broker, or None if the right DescribeConfigs on the cluster is missing.
 
@@ -39,17 +48,12 @@ def topic_defaults(admin: AdminClient) -> TopicDefaults | None:
     confluent-kafka drops that part of the response. So the created topic itself is checked again before anything is
     written to it.
     """
-    doing = "reading the brokers' configuration"
     try:
-        nodes = answer(admin, doing, lambda seconds: admin.describe_cluster(request_timeout=seconds)).nodes
-        broker = ConfigResource(ResourceType.BROKER, str(min(node.id for node in nodes)))
-        settings = answer(
-            admin, doing, lambda seconds: admin.describe_configs([broker], request_timeout=seconds)[broker]
-        )
+        settings = broker_settings(admin)
     except NotAuthorized:
         return None
     return TopicDefaults(
-        int(settings["default.replication.factor"].value),
+        int(str(settings["default.replication.factor"].value)),
         {name: str(settings[name].value) for name in _SETTINGS if name in settings},
     )
 

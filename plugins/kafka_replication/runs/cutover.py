@@ -15,7 +15,8 @@ from typing import Final, Literal
 
 from kafka_replication.config import Replication
 from kafka_replication.documents import GroupRow
-from kafka_replication.kafka import acls, writers
+from kafka_replication.kafka import acls
+from kafka_replication.kafka.groups import members_of
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.model.offsets import PartitionKey
@@ -157,14 +158,14 @@ class Turn:
         view = sealing.view_of(run)
         topics = {key.source.topic for key in view.positions}
         noted = {key.source.topic for key, position in view.positions.items() if position.denied}
-        if others := sorted(writers.denied(run.clusters.source_admin, topics) - noted):
+        if others := sorted(acls.denied(run.clusters.source_admin, topics) - noted):
             raise NotYet(obstacles.DENIED_BY_OTHERS, topic=others[0], source=self.source)
         with leased(run, EVERYTHING) as leased_run:
             note = f"{self.asked.by} at {now()}"
             for key, position in view.positions.items():
                 if not position.denied:
                     sealing.change(leased_run, key, lambda at: (replace(at, denied=note),) if at else ())
-        acls.write(run.clusters.source_admin, [writers.denial(topic) for topic in topics], ())
+        acls.write(run.clusters.source_admin, [acls.denial(topic) for topic in topics], ())
         to = f"{counted(len(topics), 'topic')} on {self.source}"
         return f"nobody but super users may write to {to}; --abort or failover --undo gives it back"
 
@@ -213,7 +214,7 @@ class Turn:
         if not self.run.replication.groups.include:
             return
         rows = groups.move(self.run, apply=False, foreseen=foreseen).groups
-        at_work = writers.members(self.run.clusters.source_admin, [row.group for row in rows])
+        at_work = members_of(self.run.clusters.source_admin, [row.group for row in rows])
         rows = [
             replace(row, state="planned", why="its places are known when it is copied")
             if row.why == groups.NOT_COPIED
@@ -231,7 +232,7 @@ class Turn:
             return "the file selects none"
         self.moved = groups.move(run, apply=False).groups
         names = [row.group for row in self.moved if row.state != "left out"]
-        if at_work := writers.members(run.clusters.source_admin, names):
+        if at_work := members_of(run.clusters.source_admin, names):
             raise NotYet(obstacles.MEMBERS_AT_WORK, groups=first_of(at_work, "group"), source=self.source)
         self.moved = groups.move(run, apply=True).groups
         for row in self.moved:
@@ -248,7 +249,7 @@ class Turn:
         if not self.run.replication.groups.include:
             return []
         rows = [row for row in groups.move(self.run, apply=False).groups if row.state != "left out"]
-        members = writers.members(self.run.clusters.source_admin, [row.group for row in rows])
+        members = members_of(self.run.clusters.source_admin, [row.group for row in rows])
         return sorted({*members, *(row.group for row in rows if row.state == "planned")})
 
     def _settings(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kafka_replication.documents import place
-from kafka_replication.kafka import acls, offsets, snapshotter, topics, writers
+from kafka_replication.kafka import acls, offsets, sampling, snapshotter, topics
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import PartitionKey, TopicPartition
@@ -27,7 +27,7 @@ LOOK: Final = 0.5  # seconds between two looks at the ends of the source
 def rows_of(run: Run) -> list[TurnRow]:
     """Also of those that are new, and that the next run opens."""
     positions, keys, behind = sealing.selected(run).positions, _keys(run), lags(run)
-    times = writers.last_writes(run.clusters.source_admin, keys)
+    times = sampling.last_writes(run.clusters.source_admin, keys)
     return [
         TurnRow(
             **place(key),
@@ -94,8 +94,8 @@ def give_back(run: LeasedRun) -> int:
     noted = {key: position for key, position in view.positions.items() if position.denied}
     topics = {key.source.topic for key in noted}
     if topics:
-        there = writers.denied(run.clusters.source_admin, topics)
-        acls.write(run.clusters.source_admin, (), [writers.denial(topic) for topic in there])
+        there = acls.denied(run.clusters.source_admin, topics)
+        acls.write(run.clusters.source_admin, (), [acls.denial(topic) for topic in there])
 
     def without(position: Position | None) -> Sequence[Entry]:
         return (replace(position, denied=""),) if position and position.denied else ()
