@@ -1,4 +1,4 @@
-"""`ledger.port.Ledger` on the target's two topics.
+"""The ledger on the target's two topics.
 
 One reading of the ledger for the threads of a worker: those that ask at the same time share the requests.
 
@@ -26,9 +26,8 @@ from kafka_replication.kafka import brokers, clients, ledger_reader, offsets, to
 from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
 from kafka_replication.kafka.ledger_reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
 from kafka_replication.kafka.snapshotter import topic_defaults
-from kafka_replication.ledger import writing
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
-from kafka_replication.ledger.port import TransactionPort
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.values import LedgerEntry
 from kafka_replication.ledger.view import LedgerView, NewestEntry
@@ -189,7 +188,7 @@ def readings(config: clients.ClientConfig, admin: AdminClient, replication: str)
     return of_cluster.get(replication) or of_cluster.setdefault(replication, SharedReadings(config, admin, replication))
 
 
-class KafkaLedger:
+class KafkaLedger(Ledger):
     """The ledger of one replication. The first view reads the positions topic; later views read only new entries.
 
     ``read_before`` makes it a follower, see `follower`. ``patience`` is for how many seconds it waits for a transaction
@@ -281,12 +280,6 @@ class KafkaLedger:
 
     def obstacle(self) -> ReplicationError | None:
         return obstacle(self._admin, self._cluster)
-
-    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-        writing.write(transaction, key, entry)
-
-    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
-        writing.delete(transaction, key, receipt)
 
     def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:  # noqa: ARG002
         return 0  # the broker does, by the topic's retention.ms

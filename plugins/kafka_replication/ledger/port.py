@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Entry, Position, Receipt, Verified
+from kafka_replication.ledger import codec
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
@@ -63,7 +64,7 @@ class Ledger(Protocol):
     Every read returns at least what was committed when it was called: it first waits until no open transaction can
     hide a committed entry. An object remembers what it has read, and the next read continues there.
     Reading raises LedgerUnreadable for an entry of this replication that this version cannot read, Stalled if a
-    transaction stays open too long, and Unreachable.
+    transaction stays open too long, and Unreachable. How entries are written is the same for every kind of target.
     """
 
     def exists(self) -> bool:
@@ -115,9 +116,12 @@ class Ledger(Protocol):
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         """Add the entry to a transaction that the caller began and will commit."""
+        topic = RECEIPTS if isinstance(entry, Receipt) else POSITIONS
+        transaction.send(topic, key.ledger_partition, codec.key_of(key, entry), codec.encode(entry))
 
     def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
         """Delete a receipt in such a transaction: its copies are gone."""
+        transaction.send(RECEIPTS, key.ledger_partition, codec.key_of(key, receipt), None)
 
     def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:
         """Delete receipts of which ``may_go`` is true, and return how many: none if the target deletes old ones by

@@ -1,15 +1,12 @@
-"""Carries out changes of the ledger, and encodes what they write."""
+"""Carries out changes of the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kafka_replication.ledger import codec
 from kafka_replication.ledger.account import Change
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Receipt
 from kafka_replication.ledger.port import Ledger, TransactionPort
-from kafka_replication.model.offsets import PartitionKey
 
 QUEUED: Final = 10_000  # deletions; the producer's queue is bounded
 
@@ -38,14 +35,3 @@ def add(ledger: Ledger, transaction: TransactionPort, changes: Iterable[Change])
             ledger.delete(transaction, change.key, receipt)
             if number % QUEUED == 0:
                 transaction.flush()
-
-
-def write(transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-    """Add the entry to the open transaction, in the key's ledger partition."""
-    topic = RECEIPTS if isinstance(entry, Receipt) else POSITIONS
-    transaction.send(topic, key.ledger_partition, codec.key_of(key, entry), codec.encode(entry))
-
-
-def delete(transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
-    """Add a record without a value, which deletes the receipt, to the open transaction."""
-    transaction.send(RECEIPTS, key.ledger_partition, codec.key_of(key, receipt), None)

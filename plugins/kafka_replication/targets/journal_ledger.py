@@ -14,10 +14,10 @@ from typing import TypeVar
 import xxhash
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger import codec, writing
+from kafka_replication.ledger import codec
 from kafka_replication.ledger.codec import decode_key
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
-from kafka_replication.ledger.port import TransactionPort
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.values import LedgerEntry
 from kafka_replication.ledger.view import LedgerView, NewestEntries
@@ -40,7 +40,7 @@ from kafka_replication.targets.journal import (
 E = TypeVar("E", bound=LedgerEntry)
 
 
-class JournalLedger:
+class JournalLedger(Ledger):
     """A `Ledger`. Nothing is ever hidden: a transaction is one write."""
 
     def __init__(self, shelf: JournalStorage) -> None:
@@ -124,12 +124,6 @@ class JournalLedger:
 
     def hidden_by(self, at: TopicPartition) -> str:
         return ""
-
-    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-        writing.write(transaction, key, entry)
-
-    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
-        writing.delete(transaction, key, receipt)
 
     def obstacle(self) -> ReplicationError | None:
         return self._shelf.obstacle()
