@@ -24,7 +24,7 @@ class JournalGround(ABC):
         return Journal(self.shelf(replication))
 
     def entries(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        tail = self.journal("contract").head().tail
+        tail = self.journal("contract").shelf.head().tail
         return [
             None if record.value is None else record.value.encode()
             for record in tail

@@ -26,7 +26,7 @@ from kafka_replication.kafka import brokers, clients, ledger_reader, offsets, to
 from kafka_replication.kafka.consumer_pool import OfEachAdmin, SharedRead
 from kafka_replication.kafka.ledger_reader import ALL, LONGEST_TRANSACTION, PositionsReader, ReadEntries, ReceiptsReader
 from kafka_replication.kafka.snapshotter import topic_defaults
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Verified
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.values import LedgerEntry
@@ -280,6 +280,3 @@ class KafkaLedger(Ledger):
 
     def obstacle(self) -> ReplicationError | None:
         return obstacle(self._admin, self._cluster)
-
-    def expire(self, may_go: Callable[[PartitionKey, Receipt], bool]) -> int:  # noqa: ARG002
-        return 0  # the broker does, by the topic's retention.ms

@@ -65,6 +65,7 @@ class Ledger(Protocol):
     hide a committed entry. An object remembers what it has read, and the next read continues there.
     Reading raises LedgerUnreadable for an entry of this replication that this version cannot read, Stalled if a
     transaction stays open too long, and Unreachable. How entries are written is the same for every kind of target.
+    If a class that extends this says no more, nothing is ever hidden, and the target deletes old receipts by itself.
     """
 
     def exists(self) -> bool:
@@ -97,17 +98,21 @@ class Ledger(Protocol):
         """Keys of this replication with an entry in an open transaction. A dead run left it open, or a live run is
         about to commit it.
         """
+        return set()
 
     def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
         """The entries of these keys that are in open transactions: the newest of each kind. Raises LedgerUnreadable."""
+        return []
 
     def hidden(self) -> Mapping[TopicPartition, int]:
         """The partitions of the ledger in which any transaction is open now, and the offset where the first one begins:
         entries behind it are not seen.
         """
+        return {}
 
     def hidden_by(self, at: TopicPartition) -> str:
         """The facts about that transaction in one of them, behind a colon; empty if nothing is. Never raises."""
+        return ""
 
     def obstacle(self) -> ReplicationError | None:
         """The reason why nothing can be written now: a retriable error where that may heal by itself. None: nothing
@@ -127,3 +132,4 @@ class Ledger(Protocol):
         """Delete receipts of which ``may_go`` is true, and return how many: none if the target deletes old ones by
         itself, or was asked a short time ago. Call it with a lease. Raises Unreachable, Refused.
         """
+        return 0

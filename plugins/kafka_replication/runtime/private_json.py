@@ -12,16 +12,10 @@ from pydantic import ConfigDict, TypeAdapter
 T = TypeVar("T")
 
 
-def private(kind: type[T]) -> TypeAdapter[T]:
-    """Reads and writes values of a dataclass. Its errors do not show what it was given.
+def deferred(kind: type[T], *, private: bool = False) -> TypeAdapter[T]:
+    """Reads and writes values of a type. Errors of a ``private`` one do not show what it was given.
 
-    pydantic lets a type adapter set this for a `NewType`, not for a dataclass, and ignores it in the dataclass itself.
+    pydantic lets a type adapter set both for a `NewType`, not for a dataclass, and ignores it in the dataclass itself.
     """
-    alias = cast(Any, NewType)("Private", kind)
-    return TypeAdapter[T](alias, config=ConfigDict(hide_input_in_errors=True, defer_build=True))
-
-
-def deferred(kind: type[T]) -> TypeAdapter[T]:
-    """Reads and writes values of a type. The alias is for pydantic, as in `private`."""
     alias = cast(Any, NewType)("Deferred", kind)
-    return TypeAdapter[T](alias, config=ConfigDict(defer_build=True))
+    return TypeAdapter[T](alias, config=ConfigDict(hide_input_in_errors=private, defer_build=True))

@@ -18,7 +18,7 @@ from kafka_replication.model.choices import implementation
 from kafka_replication.model.offsets import Coverage, PartitionKey
 from kafka_replication.runtime import deadline as deadlines
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.runtime.private_json import deferred, private
+from kafka_replication.runtime.private_json import deferred
 from kafka_replication.targets.port import Target, TargetSettings, kind
 from kafka_replication.verification.auditing import Audit, Audited
 from kafka_replication.verification.read_back import ReadBackTask
@@ -172,7 +172,7 @@ class Answer:
     end: JobEnd | None = None
 
 
-JOB = private(Job)
+JOB = deferred(Job, private=True)
 ANSWER = deferred(Answer)
 BUNDLE = deferred(list[RangeTask])
 RESULTS = deferred(list[RangeResult])

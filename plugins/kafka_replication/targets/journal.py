@@ -209,9 +209,6 @@ class Journal:
     def __init__(self, shelf: JournalStorage) -> None:
         self.shelf, self.replication = shelf, shelf.replication
 
-    def head(self) -> Head:
-        return self.shelf.head()
-
     def change(self, changed: Callable[[Head], Head]) -> Head:
         """Replace the head by what ``changed`` makes of the newest one, again after each commit of somebody else.
 
@@ -220,7 +217,7 @@ class Journal:
         for conflicts in range(CONFLICTS):
             if conflicts:  # writers that wait for different times do not meet again
                 time.sleep(random.uniform(0, min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**conflicts)))
-            before = self.head()
+            before = self.shelf.head()
             if (after := changed(before)) is before:
                 return before
             size = sum(record.size for record in after.tail)
@@ -236,7 +233,7 @@ class Journal:
 
     def newest(self, topic: str, partition: int, key: str) -> LedgerRecord | None:
         """The newest entry of this key."""
-        head = self.head()
+        head = self.shelf.head()
         for record in reversed(head.tail):
             if record.place == (topic, partition, key):
                 return record

@@ -16,7 +16,7 @@ import xxhash
 from kafka_replication.config import Replication
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.codec import decode_key
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Position, Receipt, Verified
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt, Verified
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts, offsets_to_read
 from kafka_replication.ledger.values import LedgerEntry
@@ -61,7 +61,7 @@ class JournalLedger(Ledger):
             for head in self._shelf.heads():
                 if head.replication != self._replication:
                     self._read_on(head)
-            self._read_on(self.journal.head())
+            self._read_on(self._shelf.head())
             self._positions.log_foreign(POSITIONS)
         return self._positions.view()
 
@@ -76,7 +76,7 @@ class JournalLedger(Ledger):
     def writers(self) -> Writers:
         """By partition of the target the key of this replication that writes there, and its position."""
         if self.exists():  # the heads of others, which may be large, are not asked for
-            self._read_on(self.journal.head())
+            self._read_on(self._shelf.head())
         found = dict[TopicPartition, Writer]()
         for key, position in self._positions.view().positions.items():
             found.setdefault(key.target, (key, position))
@@ -99,7 +99,7 @@ class JournalLedger(Ledger):
         return entry
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
-        head, entries = self.journal.head(), NewestEntries(self._replication)
+        head, entries = self._shelf.head(), NewestEntries(self._replication)
         ends = _ends(head)
         since = offsets_to_read(wanted, ends)
         if wanted and head.at is not None:
@@ -111,19 +111,7 @@ class JournalLedger(Ledger):
         return entries.receipts(since, {number: OffsetRange(begin, ends[number]) for number in partitions})
 
     def receipt_ends(self) -> Mapping[int, int]:
-        return _ends(self.journal.head())
-
-    def undecided(self) -> set[PartitionKey]:
-        return set()
-
-    def undecided_entries(self) -> list[tuple[PartitionKey, Entry]]:
-        return []
-
-    def hidden(self) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def hidden_by(self, at: TopicPartition) -> str:
-        return ""
+        return _ends(self._shelf.head())
 
     def obstacle(self) -> ReplicationError | None:
         return self._shelf.obstacle()
@@ -132,7 +120,7 @@ class JournalLedger(Ledger):
         """Once a day, because it reads all stored receipts. The head is written first, with the offset below which
         receipts may be gone.
         """
-        head, deleted = self.journal.head(), 0
+        head, deleted = self._shelf.head(), 0
         if head.at is None or head.expired > now(EXPIRE_SECONDS):
             return 0
         self.journal.change(lambda newest: replace(newest, expired=now()))
