@@ -123,10 +123,11 @@ class Rows:
         offset, timestamp, key, value, headers = record
         absent = [name for name, content in (("key", key), ("value", value)) if content is None]
         origin = _dumped({**self._origin.about, "absent": absent}) if absent else self._whole
+        told = [[name, None if content is None else b64encode(content).decode()] for name, content in headers or ()]
         cells = {
             VALUE: value or b"",
             KEY: key or b"",
-            HEADERS: _headers(headers) if headers else b"",
+            HEADERS: _dumped(told) if told else b"",
             TIMESTAMP: _LONG.pack(timestamp),
             OFFSET: _LONG.pack(offset),
             ORIGIN: origin,
@@ -205,10 +206,6 @@ def _about(cells: Cells) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _headers(headers: Any) -> bytes:
-    return _dumped([[name, None if content is None else b64encode(content).decode()] for name, content in headers])
 
 
 def _dumped(value: Any) -> bytes:

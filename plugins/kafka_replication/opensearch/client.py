@@ -138,6 +138,13 @@ class Client:
             what = f"{self.name} answers {method} {path} with {len(answer)} characters that are no JSON object"
             raise Unexpected(f"{what}: {_told(path, answer[:200])!r}", f"{_NO_PAGE}; {SEE}") from None
 
+    def asked(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any]:
+        """The same where no answer is for the caller to judge: raises the error of each."""
+        try:
+            return self.json(method, path, body, **params)
+        except Answer as answer:
+            raise self.refused(answer) from answer
+
     def found(self, path: str, **params: Any) -> dict[str, Any] | None:
         """The thing at this path; None if there is none (404)."""
         try:

@@ -113,16 +113,11 @@ def _about(document: bytes) -> tuple[int, dict[str, Any]]:
     return begin, json.loads(document[begin + len(_BEGIN) - 1 : -1])
 
 
-def origin_of(document: bytes) -> Origin:
-    """The origin of a document. Raises ValueError, KeyError, TypeError if it is none of ours."""
-    _, about = _about(document)
-    source = TopicPartition(str(about["topic"]), int(about["partition"]))
-    return Origin(str(about["replication"]), int(about["generation"]), source)
-
-
 def read(document: bytes) -> tuple[Origin, Record]:
     """A document's origin and record. Raises ValueError, KeyError, TypeError if it is none of ours."""
-    return origin_of(document), decoded(document)
+    _, about = _about(document)
+    source = TopicPartition(str(about["topic"]), int(about["partition"]))
+    return Origin(str(about["replication"]), int(about["generation"]), source), decoded(document)
 
 
 def decoded(document: bytes) -> Record:

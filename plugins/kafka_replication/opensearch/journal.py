@@ -13,11 +13,10 @@ import xxhash
 
 from kafka_replication.model.errors import NotReady, Refused, ReplicationError
 from kafka_replication.opensearch.client import Answer, Client, path
-from kafka_replication.opensearch.searches import hits, refresh
+from kafka_replication.opensearch.searches import Query, all_hits, hits, refresh
 from kafka_replication.targets.journal import FORMAT, LEDGER_PLACE, Head, JournalStorage, LedgerRecord
 
 INDEX: Final = LEDGER_PLACE
-PAGE = 1_000
 MAPPING: Final = {
     "_meta": {"kafka_replication": {"ledger": FORMAT}},
     "dynamic": False,
@@ -117,10 +116,7 @@ class IndexShelf(JournalStorage):
             raise NotReady(f"{INDEX} on the target does not delete all entries: {statuses[:5]}", "run again")
 
     def _statuses(self, lines: Sequence[str]) -> list[int]:
-        try:
-            answer = self.client.json("POST", path(INDEX, "_bulk"), "".join(lines).encode())
-        except Answer as answer_:
-            raise self.client.refused(answer_) from answer_
+        answer = self.client.asked("POST", path(INDEX, "_bulk"), "".join(lines).encode())
         return [int(next(iter(item.values()))["status"]) for item in answer.get("items", ())]
 
     def _id(self, place: tuple[str, int, str]) -> str:
@@ -137,18 +133,12 @@ class IndexShelf(JournalStorage):
 
     def stored_since(self, replication: str, offset: int, topics: Iterable[str]) -> Iterator[LedgerRecord]:
         refresh(self.client, INDEX)
-        where = [
+        where: list[Query] = [
             {"term": {"kind": "entry"}},
             {"term": {"replication": replication}},
             {"terms": {"topic": sorted(topics)}},
         ]
-        while True:
-            query = {"bool": {"filter": [*where, {"range": {"offset": {"gte": offset}}}]}}
-            found = hits(self.client, {"query": query, "sort": [{"offset": "asc"}], "size": PAGE}, INDEX)
-            yield from (_record(hit["_source"]) for hit in found)
-            if len(found) < PAGE:
-                return
-            offset = int(found[-1]["_source"]["offset"]) + 1
+        yield from (_record(hit["_source"]) for hit in all_hits(self.client, INDEX, where, "offset", offset - 1))
 
 
 def _record(source: dict[str, Any]) -> LedgerRecord:

@@ -32,6 +32,7 @@ from kafka_replication.opensearch.documents import (
 from kafka_replication.opensearch.searches import (
     FIRST_PAGE,
     Query,
+    all_hits,
     count,
     described,
     documents,
@@ -51,8 +52,8 @@ from kafka_replication.verification.digests import record_digest
 from kafka_replication.verification.matching import Sent
 from kafka_replication.verification.newest import Found
 
-PAGE: Final = 10_000
 MOST_ID_BYTES: Final = 512
+AT_ONCE: Final = 10_000  # documents of which only the ids are asked for
 
 
 class IndexRecords(Records):
@@ -81,15 +82,9 @@ class IndexRecords(Records):
         return {"bool": {"filter": ours(self._origin), "must_not": [within(self.coverage)]}}
 
     def uncommitted(self) -> set[Leftover]:
-        query, found, after = self._uncommitted(), set[Leftover](), -1
-        while True:
-            past = {"bool": {"filter": [query, {"range": {f"{FIELD}.offset": {"gt": after}}}]}}
-            body = {"query": past, "sort": [{f"{FIELD}.offset": "asc"}], "size": PAGE, "_source": False}
-            there = [(int(hit["sort"][0]), str(hit["_id"])) for hit in hits(self._client, body, self._index)]
-            found.update(there)
-            if len(there) < PAGE:
-                return found
-            after = there[-1][0]
+        by, only = f"{FIELD}.offset", [self._uncommitted()]
+        there = all_hits(self._client, self._index, only, by, size=AT_ONCE, _source=False)
+        return {(int(hit["sort"][0]), str(hit["_id"])) for hit in there}
 
     def has(self, offset: int) -> bool:
         there = self._client.found(path(self._index, "_doc", self._origin.id(offset)), _source=False)

@@ -18,6 +18,7 @@ from kafka_replication.opensearch.documents import ABOUT, FIELD, FIELDS, Origin,
 
 FIRST_PAGE, LONGEST_PAGE = 100, 5_000  # documents that one search returns
 PAGE_BYTES = 4 << 20
+HITS = 1_000  # of one of the searches that together find all
 MOST_RANGES = 1_000  # in one query, which may have 1,024 conditions
 Query = dict[str, Any]
 
@@ -54,10 +55,7 @@ def foreign(replication: str, generation: int) -> Query:
 
 
 def count(client: Client, index: str, query: Query) -> int:
-    try:
-        found = client.json("POST", path(index, "_count"), {"query": query})
-    except Answer as answer:
-        raise client.refused(answer) from answer
+    found = client.asked("POST", path(index, "_count"), {"query": query})
     if found["_shards"]["failed"]:
         raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
     return int(found["count"])
@@ -109,21 +107,30 @@ def page(client: Client, index: str, body: Query) -> Page:
 
 def refresh(client: Client, index: str) -> None:
     """Let searches see what was acknowledged."""
-    try:
-        client.json("POST", path(index, "_refresh"))
-    except Answer as answer:
-        raise client.refused(answer) from answer
+    client.asked("POST", path(index, "_refresh"))
 
 
 def hits(client: Client, body: dict[str, Any], index: str) -> list[dict[str, Any]]:
     """The hits of a search. Raises NotReady if a part of the index did not answer."""
-    try:
-        found = client.json("POST", path(index, "_search"), body)
-    except Answer as answer:
-        raise client.refused(answer) from answer
+    found = client.asked("POST", path(index, "_search"), body)
     if found.get("timed_out") or found.get("_shards", {}).get("failed"):
         raise NotReady(f"a part of {index} on the target does not answer", "check the cluster's health; run again")
     return list(found["hits"]["hits"])
+
+
+def all_hits(
+    client: Client, index: str, conditions: Sequence[Query], by: str, after: int = -1, size: int = HITS, **more: Any
+) -> Iterator[dict[str, Any]]:
+    """Every hit of a search under these conditions, in the order of the number in the field ``by``, which differs, from
+    above ``after`` on. ``more`` stands in each request, which asks for ``size`` of them.
+    """
+    while True:
+        query = {"bool": {"filter": [*conditions, {"range": {by: {"gt": after}}}]}}
+        found = hits(client, {"query": query, "sort": [{by: "asc"}], "size": size, **more}, index)
+        yield from found
+        if len(found) < size:
+            return
+        after = int(found[-1]["sort"][0])
 
 
 DURABILITY: Final = "index.translog.durability"

@@ -19,9 +19,9 @@ from kafka_replication.model.trouble import Trouble
 from kafka_replication.opensearch import client as clients
 from kafka_replication.opensearch.client import SEE, Answer, Client, path
 from kafka_replication.opensearch.documents import FIELD, Bulk, item, mapping
-from kafka_replication.opensearch.journal import BLOCKS, INDEX, PAGE, IndexShelf
+from kafka_replication.opensearch.journal import BLOCKS, INDEX, IndexShelf
 from kafka_replication.opensearch.records import IndexRecords, KeyRecords
-from kafka_replication.opensearch.searches import described, hits, partitions_of, problem_of, refresh
+from kafka_replication.opensearch.searches import Query, all_hits, described, partitions_of, problem_of, refresh
 from kafka_replication.targets.port import TargetSettings, ToCreate
 from kafka_replication.targets.record_store import Aside, Description, RecordStore, Resend, client_of
 from kafka_replication.targets.stored_target import LEDGER, StoredTarget
@@ -92,12 +92,7 @@ class OpenSearchStore(IndexShelf, RecordStore):
                 raise Refused(f"{topic.name}: {answer.what}", f"correct target_topics; {SEE}") from answer
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        try:
-            self.client.json(
-                "PUT", path(topic, "_mapping"), mapping(partitions, self.settings.replication.target.shape)
-            )
-        except Answer as answer:
-            raise self.client.refused(answer) from answer
+        self.client.asked("PUT", path(topic, "_mapping"), mapping(partitions, self.settings.replication.target.shape))
 
     def check_writing(self) -> None:
         if self.ledger_exists() and (error := self.obstacle() or self._cannot_write(INDEX)):
@@ -194,21 +189,13 @@ class OpenSearchStore(IndexShelf, RecordStore):
             return None
 
     def all_aside(self, key: PartitionKey, generation: int, first: Place) -> Iterator[tuple[int, dict[str, Any]]]:
-        after = -1
-        while True:
-            conditions = [
-                {"term": {f"{FIELD}.replication": key.replication}},
-                {"term": {f"{FIELD}.topic": str(key.source)}},
-                {"term": {f"{FIELD}.partition": first.partition}},
-                {"range": {f"{FIELD}.offset": {"gt": after}}},
-            ]
-            body = {"query": {"bool": {"filter": conditions}}, "sort": [{f"{FIELD}.offset": "asc"}], "size": PAGE}
-            page = [dict(hit["_source"]) for hit in hits(self.client, body, first.topic)]
-            for source in page:
-                after = int(source[FIELD]["offset"])
-                yield after, source["content"]
-            if len(page) < PAGE:
-                return
+        conditions: list[Query] = [
+            {"term": {f"{FIELD}.replication": key.replication}},
+            {"term": {f"{FIELD}.topic": str(key.source)}},
+            {"term": {f"{FIELD}.partition": first.partition}},
+        ]
+        for hit in all_hits(self.client, first.topic, conditions, f"{FIELD}.offset"):
+            yield int(hit["sort"][0]), hit["_source"]["content"]
 
 
 class OpenSearchTarget(StoredTarget):
