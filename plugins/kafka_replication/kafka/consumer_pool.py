@@ -102,15 +102,10 @@ def borrow(
 
 @contextmanager
 def borrowed(
-    config: clients.ClientConfig,
-    group: str,
-    make: Callable[..., Consumer] = clients.consumer,
-    *,
-    reads: tuple[str, str] | None = None,
-    **more: Any,
+    config: clients.ClientConfig, group: str, make: Callable[..., Consumer] = clients.consumer, **more: Any
 ) -> Iterator[Consumer]:
     """The same until the body ends. The consumer is closed if the body raised."""
-    loan = borrow(config, group, make, reads=reads, **more)
+    loan = borrow(config, group, make, **more)
     try:
         yield loan.consumer
         loan.give_back()

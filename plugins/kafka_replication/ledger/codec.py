@@ -103,7 +103,7 @@ def decode(kind: type[E], data: bytes) -> E:
             raise ValueError(f"{min(missing)}: it is missing")
         entry: E = form.adapter.validate_json(data)
     except ValueError as e:
-        raise LedgerUnreadable(f"a ledger entry is malformed ({_reason(e)}): {data[:200]!r}", FOREIGN) from e
+        raise LedgerUnreadable(f"a ledger entry is malformed ({reason(e)}): {data[:200]!r}", FOREIGN) from e
     unknown = content.keys() - form.required - form.optional.keys()
     object.__setattr__(entry, "extra", {name: content[name] for name in unknown})
     return entry
@@ -156,7 +156,8 @@ def _form(kind: str) -> _Form:
     return _Form(adapter=TypeAdapter(entry), required=frozenset(declared) - entry.OPTIONAL, optional=optional)
 
 
-def _reason(error: ValueError) -> str:
+def reason(error: Exception) -> str:
+    """The first thing that is wrong with a text, and where in it."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -10,10 +10,9 @@ import json
 from dataclasses import fields
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from kafka_replication.documents import adapter
 from kafka_replication.documents import as_json as json_of
+from kafka_replication.ledger.codec import reason
 from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.planning.plan import PartitionPlan, Plan
 
@@ -66,7 +65,4 @@ def _stored(text: str, run_id: str) -> dict[str, Any]:
 
 
 def _unreadable(run_id: str, format_: str, error: Exception) -> PlanUnreadable:
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_context=False)[0]
-        error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    return PlanUnreadable(f"the plan of run {run_id} cannot be read ({format_}; {error})", _ANEW)
+    return PlanUnreadable(f"the plan of run {run_id} cannot be read ({format_}; {reason(error)})", _ANEW)

@@ -39,11 +39,6 @@ class Version:
     number: int
     schema: tuple[int, bytes] | None
 
-    @property
-    def context(self) -> str:
-        """The part between colons in `:.context:subject`; `.` for most subjects."""
-        return self.subject[1:].partition(":")[0] if self.subject.startswith(":.") else "."
-
 
 def version_of(offset: int, key: bytes | None, value: bytes | None) -> Version | None:
     """The version in this record of the log; None for a record of another kind, and for one that no registry can read.
@@ -84,7 +79,9 @@ def ids(versions: Iterable[Version]) -> dict[Id, dict[bytes, Version]]:
     for version in versions:
         if version.schema is not None:
             id_, digest = version.schema
-            found.setdefault((version.context, id_), {}).setdefault(digest, version)
+            named = version.subject.startswith(":.")  # as in `:.context:subject`
+            context = version.subject[1:].partition(":")[0] if named else "."
+            found.setdefault((context, id_), {}).setdefault(digest, version)
     return found
 
 
