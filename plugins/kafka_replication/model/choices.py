@@ -88,7 +88,6 @@ def name_problem(kind: str, topic: str) -> str | None:
 
 Delivery = Literal["exactly_once", "at_least_once", "leader_ack", "fire_and_forget"]
 EXACTLY_ONCE: Final = "exactly_once"
-FIRE_AND_FORGET: Final = "fire_and_forget"
 # The profiles, the strongest first.
 PROFILES: Final[tuple[Delivery, ...]] = ("exactly_once", "at_least_once", "leader_ack", "fire_and_forget")
 # The profiles in which records that were sent may be missing on the target.
