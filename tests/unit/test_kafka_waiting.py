@@ -128,7 +128,7 @@ def test_an_error_that_lasts_is_raised_at_once() -> None:
     assert len(admin.asked) == 1
 
 
-def test_waiting_for_the_last_stable_offset_backs_off() -> None:
+def test_waiting_for_the_last_stable_offset_backs_off(monkeypatch: pytest.MonkeyPatch) -> None:
     at, pauses = TopicPartition("a", 0), list[float]()
     end = {IsolationLevel.READ_UNCOMMITTED: 9, IsolationLevel.READ_COMMITTED: 5}
 
@@ -137,12 +137,13 @@ def test_waiting_for_the_last_stable_offset_backs_off() -> None:
         if len(pauses) == 8:
             end[IsolationLevel.READ_COMMITTED] = 9
 
+    monkeypatch.setattr("time.sleep", pause)
     admin: Any = Admin(lambda at, level: end[level])
-    assert offsets.stable_ends(admin, [at], 60.0, pause) == {at: 9}
+    assert offsets.stable_ends(admin, [at], 60.0) == {at: 9}
     assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5])
     end[IsolationLevel.READ_COMMITTED] = 5
     with pytest.raises(Stalled, match="a-0: the last stable offset stays at 5, below 9"):
-        offsets.stable_ends(admin, [at], 0.0, pause)
+        offsets.stable_ends(admin, [at], 0.0)
 
 
 @dataclass

@@ -314,7 +314,6 @@ def stable_ends(
     admin: AdminClient,
     partitions: Partitions,
     deadline: float,
-    pause: Callable[[float], None] = time.sleep,
     hidden: Callable[[Collection[TopicPartition]], None] = lambda waiting: None,
 ) -> Offsets:
     """Each partition's high watermark, once every transaction below it is committed or aborted.
@@ -325,7 +324,7 @@ def stable_ends(
 
     Raises Stalled after ``deadline`` seconds, and Unreachable.
     """
-    ends, failures = stable_ends_each(admin, partitions, deadline, pause, hidden)
+    ends, failures = stable_ends_each(admin, partitions, deadline, hidden)
     _raise_first(failures)
     return ends
 
@@ -334,7 +333,6 @@ def stable_ends_each(
     admin: AdminClient,
     partitions: Partitions,
     deadline: float,
-    pause: Callable[[float], None] = time.sleep,
     hidden: Callable[[Collection[TopicPartition]], None] = lambda waiting: None,
 ) -> Each:
     """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
@@ -352,13 +350,12 @@ def stable_ends_each(
     still_open = look()  # nearly always nothing is hidden, and then a loop would cost more than the question
     if still_open and deadline > 0:
         hidden(still_open)
-        pause(0.02)
+        time.sleep(0.02)
         still_open = tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),
             stop=tenacity.stop_after_delay(deadline),
             wait=tenacity.wait_exponential(multiplier=0.04, max=0.5),
             retry_error_callback=lambda state: state.outcome and state.outcome.result(),
-            sleep=pause,
         )(look)
     for number, (partition, stable) in enumerate(sorted(still_open.items())):
         description, at = named(admin, partition) if number < MOST else "", partition

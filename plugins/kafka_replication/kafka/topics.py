@@ -156,9 +156,9 @@ def descriptions(
     return existing
 
 
-def topic_ids(admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT) -> dict[str, str]:
-    """The ids (KIP-516) of those topics that exist. Asks for about ``most`` seconds."""
-    return {name: str(description.topic_id) for name, description in descriptions(admin, topics, most).items()}
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """The ids (KIP-516) of those topics that exist."""
+    return {name: str(description.topic_id) for name, description in descriptions(admin, topics).items()}
 
 
 def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
