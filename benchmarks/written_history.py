@@ -183,6 +183,6 @@ def receipt(key: PartitionKey, ids: Ids, from_: int, until: int, run_id: str) ->
 
 def ids_of(source: AdminClient, target: AdminClient, mine: list[PartitionKey]) -> dict[PartitionKey, Ids]:
     cluster = topics.cluster_id(source)
-    sources = topics.topic_ids(source, {key.source.topic for key in mine})
-    targets = topics.topic_ids(target, {key.target_topic for key in mine})
-    return {key: Ids(cluster, sources[key.source.topic], targets[key.target_topic]) for key in mine}
+    sources = topics.states(source, {key.source.topic for key in mine})
+    targets = topics.states(target, {key.target_topic for key in mine})
+    return {key: Ids(cluster, sources[key.source.topic].id, targets[key.target_topic].id) for key in mine}

@@ -54,7 +54,7 @@ class CopyCase(SinkCase):
 
     @property
     def ids(self) -> Ids:
-        source = topics.topic_ids(self.source.admin, [self.topic])[self.topic]
+        source = topics.states(self.source.admin, [self.topic])[self.topic].id
         return Ids("source", source, self.ground.id_of(self.topic))
 
     def copied(self) -> list[Seen]:

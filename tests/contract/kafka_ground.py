@@ -36,7 +36,7 @@ class KafkaGround:
         self.cluster.set(topic, max_message_bytes=str(size))
 
     def id_of(self, topic: str) -> str:
-        return topics.topic_ids(self.cluster.admin, [topic])[topic]
+        return topics.states(self.cluster.admin, [topic])[topic].id
 
     def write(self, topic: str, record: Record) -> None:
         _, timestamp, key, value, headers = record

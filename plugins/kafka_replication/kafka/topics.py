@@ -146,23 +146,16 @@ def _ask(
         seconds = max(SHORTEST, min(2 * seconds, end - time.monotonic()))
 
 
-def descriptions(
-    admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
-) -> dict[str, TopicDescription]:
+def descriptions(admin: AdminClient, topics: Iterable[str], *, rights: bool = False) -> dict[str, TopicDescription]:
     """The descriptions of those topics that exist. With ``rights`` they list the operations that this client may do."""
-    existing, failed = _describe_each(admin, topics, most, rights=rights)
+    existing, failed = _describe_each(admin, topics, rights=rights)
     for error in failed.values():
         raise error
     return existing
 
 
-def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """The ids (KIP-516) of those topics that exist."""
-    return {name: str(description.topic_id) for name, description in descriptions(admin, topics).items()}
-
-
 def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
-    """The id and the partitions of those topics that exist."""
+    """The id (KIP-516) and the partitions of those topics that exist."""
     return {
         name: TargetState(str(description.topic_id), frozenset(partition.id for partition in description.partitions))
         for name, description in descriptions(admin, topics).items()

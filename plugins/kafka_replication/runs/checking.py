@@ -102,7 +102,7 @@ def _too_old(run: Run, remedies: Sequence[str]) -> list[Trouble]:
         newest = brokers.newest_versions(admin, run.replication.timeouts.request)
         found += broker_versions.findings(str(cluster), newest, remedies) if newest is not None else ()
         try:
-            topics.topic_ids(admin, topics.names(admin)[:1])
+            topics.states(admin, topics.names(admin)[:1])
         except ReplicationError as error:
             log.debug("%s: no topic's id is known: %s", cluster, error)
             found += [Trouble.of(error, str(cluster))] if error.remedy == broker_versions.GIVES_IDS else []

@@ -187,7 +187,7 @@ class FailedContents:
     def look(self, admin: AdminClient, ids: Ids) -> None:
         """Find out which offsets of the source can still be read; none if its topic was re-created."""
         at = self._key.source
-        if topics.topic_ids(admin, [at.topic]).get(at.topic) == ids.source_topic:
+        if topics.current_id(admin, at.topic) == ids.source_topic:
             self._readable = offsets.readable_log(admin, at)
 
     def of(self, failed: FailedRecord) -> Record | None:
