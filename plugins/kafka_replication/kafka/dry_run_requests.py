@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -18,17 +18,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, consumer_pool
 from kafka_replication.kafka.connect_diagnosis import translate
 from kafka_replication.kafka.reading import code_of
 from kafka_replication.kafka.topic_creation import ask_to_create
-from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
-from kafka_replication.model.offsets import check_id
 from kafka_replication.model.rights import DenyRule, Resource, Side
-from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.targets.port import ToCreate
 
 WAIT = 0.1  # seconds between two looks at what the brokers deny
@@ -94,15 +90,6 @@ def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[Deny
         for rule in rules
         if rule.restype in _RESOURCES
     )
-
-
-def check_transactions(target: clients.ClientConfig, replication: str, settings: Copy, deadline: Deadline) -> None:
-    """Ask for a producer id with the replication's own time-out, under an id that no copier uses.
-
-    Raises NotAuthorized, Refused if the brokers allow no transaction to last so long, and Unreachable.
-    """
-    with closing(TransactionalProducer(check_id(replication), "asking", target, settings, deadline)) as transaction:
-        transaction.fence()
 
 
 def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:

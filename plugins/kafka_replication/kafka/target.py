@@ -47,6 +47,7 @@ from kafka_replication.model.offsets import (
     OffsetRange,
     PartitionKey,
     TopicPartition,
+    check_id,
     consumer_group,
     readable,
 )
@@ -191,8 +192,13 @@ class KafkaCatalogue(Catalogue):
         return dry_run_requests.deny_rules(self._admin(), "target", seconds)
 
     def check_writing(self) -> None:
+        """Ask for a producer id with the replication's own time-out, under an id that no copier uses: refused if the
+        brokers allow no transaction to last so long.
+        """
         replication, connection = self._settings.replication, self._settings.connection
-        dry_run_requests.check_transactions(connection, replication.name, replication.copying, self._deadline)
+        own = check_id(replication.name), "asking", connection, replication.copying, self._deadline
+        with closing(TransactionalProducer(*own)) as transaction:
+            transaction.fence()
 
     def refusals(self, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
         return dry_run_requests.refusals(self._admin(), topics, seconds)

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 import psutil
 from py4j.protocol import INPUT_CONVERTER
+from pydantic import TypeAdapter
 from pyspark import SparkConf, SparkContext
 
 from kafka_replication.runtime import background
@@ -44,7 +45,6 @@ from kafka_replication.spark.jobs import (
     RESULTS,
     WORKER_ENDED,
     Answer,
-    Bundle,
     Job,
     JobEnd,
     RangeResult,
@@ -195,30 +195,27 @@ def run(context: SparkContext, job: Job, deliver: Callable[[Any], None]) -> JobE
     ended = Application(context).end
     if job.audits:
         slots, work = _slots(context, job, len(job.audits)), _work(replace(job, audits=[]), "audit")
-
-        def run_audits(bundle: list[Audit]) -> list[Audited]:
-            return AUDITED.validate_json(_run_one(context, work, AUDITS.dump_json(bundle)))
-
-        return Dealer([[task] for task in job.audits], run_audits, deliver, ended).deal(slots)
+        audit = partial(_run_one, context, work, AUDITS, AUDITED)
+        return Dealer([[task] for task in job.audits], audit, deliver, ended).deal(slots)
     slots = _slots(context, job, len(job.tasks))
     work = _work(replace(job, tasks=[], at_a_time=slots, together=at_once(job, slots)), "execute")
-
-    def run_tasks(bundle: Bundle) -> list[RangeResult]:
-        return RESULTS.validate_json(_run_one(context, work, BUNDLE.dump_json(bundle)))
-
+    execute = partial(_run_one, context, work, BUNDLE, RESULTS)
     dealt, give_up = bundles(job.tasks, slots) or [[]], partial(end_sessions, job)
-    return Dealer(dealt, run_tasks, deliver, ended, give_up).deal(slots)
+    return Dealer(dealt, execute, deliver, ended, give_up).deal(slots)
 
 
-def _run_one(context: SparkContext, work: Work, bundle: bytes) -> str:
+def _run_one(
+    context: SparkContext, work: Work, asked: TypeAdapter[list[T]], answered: TypeAdapter[list[R]], bundle: list[T]
+) -> list[R]:
     """The answer to one bundle, which is one Spark job. Raises Aborted, GaveUp, RuntimeError."""
+    sent = asked.dump_json(bundle)
     try:
-        answer = str(context.parallelize([bundle], 1).mapPartitions(work).collect()[0])
+        answer = str(context.parallelize([sent], 1).mapPartitions(work).collect()[0])
     except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
         raise error_of(str(e)) from e
     if answer.startswith(MISSING):
         raise GaveUp(JobEnd.of(EXECUTOR_LACKS_MODULE, answer.removeprefix(MISSING)))
-    return answer
+    return answered.validate_json(answer)
 
 
 def error_of(text: str) -> Exception:
