@@ -27,7 +27,8 @@ def _range(pair: Any) -> OffsetRange:
 
 
 Number = Annotated[int, Field(ge=0)]
-JsonRange = Annotated[OffsetRange, PlainValidator(_range), PlainSerializer(lambda range_: [range_.from_, range_.until])]
+_AS_PAIR: Final = PlainSerializer(lambda range_: [range_.from_, range_.until], return_type=list[int])
+JsonRange = Annotated[OffsetRange, PlainValidator(_range), _AS_PAIR]
 JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode), PlainSerializer(Coverage.encode)]
 
 
