@@ -194,7 +194,12 @@ def test_a_copier_that_was_killed_left_a_transaction_open(scene: Scenario) -> No
     scene.source.produce(scene.topic, numbered(60_000))
     scene.settings["copy"] = {"chunk_records": 30_000, "throughput_limit": 1_000_000, "transaction_timeout": 600}
     copier = run_process(scene)
-    wait_until(lambda: not scene.is_settled(0) and scene.position().next_offset > 0)
+
+    def is_at_work() -> bool:
+        """It has committed a chunk, and sends another one."""
+        return not scene.is_settled(0) and any(each.next_offset for each in scene.bare_run().view().positions.values())
+
+    wait_until(is_at_work)
     copier.send_signal(signal.SIGKILL)
     copier.rest()
     copier.wait()
