@@ -59,7 +59,7 @@ def user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as e:  # a container's user without a name
-        raise BadInput("the user of this terminal has no name", "say who approves with --by") from e
+        raise BadInput("the user of this terminal has no name", "say who decides with --by") from e
 
 
 def url() -> str:
