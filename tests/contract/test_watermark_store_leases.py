@@ -185,19 +185,11 @@ def test_an_attempt_that_fails_late_takes_nothing_from_its_successor(store: Wate
     assert holder_of(store, NAME) == successor
 
 
-def is_lost(held: HeldLease) -> bool:
-    try:
-        held.check()
-    except Busy:
-        return True
-    return False
-
-
 def test_an_attempt_that_was_superseded_has_to_stop(store: WatermarkStore) -> None:
     with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 3), terms(3)) as held:
         store.renew_lease(held.lease, 0.01)
         successor = wait(store, NAME, "run-1", "try-2", LONG, 20)
-        wait_until(lambda: is_lost(held))
+        wait_until(lambda: held.lost)
         with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds .* run-1 \(try-2\) took it"):
             held.check()
     assert holder_of(store, NAME) == successor
@@ -259,6 +251,7 @@ def test_a_held_lease_is_renewed_beyond_its_duration_and_given_back(store: Water
     with HeldLease(store, first, terms(1.5), release="always") as held:
         wait_until(lambda: held.lease.expires_at - first.expires_at > timedelta(seconds=2))
         held.check()
+        assert not held.lost
         with pytest.raises(Busy):
             acquire(store, NAME, "run-2", "try-1", LONG)
     assert holder_of(store, NAME) is None
@@ -278,7 +271,7 @@ def test_the_holder_learns_that_another_has_the_lease(store: WatermarkStore) -> 
         held.check()
         store.release_lease(lease)
         other = acquire(store, NAME, "run-2", "try-1", LONG)
-        wait_until(lambda: is_lost(held))
+        wait_until(lambda: held.lost)
         with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds"):
             held.check()
     assert holder_of(store, NAME) == other

@@ -47,3 +47,9 @@ def test_each_error_has_an_id_of_its_own_that_stays() -> None:
     ids = [error.id for error in errors]
     assert len(set(ids)) == len(ids)
     assert set(ids) == IDS
+
+
+def test_an_error_of_another_package_has_the_id_of_its_base() -> None:
+    class FolderFull(module.NotReady): ...
+
+    assert FolderFull("full").id == "not-ready"

@@ -78,9 +78,14 @@ class Chunk:
         """The number of source records that the chunk is about."""
         return self.copied + self.filtered + len(self.failures)
 
+    @property
+    def target_end(self) -> int:
+        """One past the highest target offset; 0 if there are no records, or if the target has no offsets."""
+        return end_of(self.placement)
+
     def moved(self, position: Position) -> Position:
         """The position after this chunk."""
-        moved = position.adding(self.range, self.leader_epoch, end_of(self.placement)).placed(self.placement)
+        moved = position.adding(self.range, self.leader_epoch, self.target_end).placed(self.placement)
         return replace(moved, transform=self.transform)
 
 

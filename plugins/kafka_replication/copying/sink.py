@@ -136,8 +136,6 @@ class RefusedAt(RecordRefused):
     failure of the record: a session with a larger queue takes it.
     """
 
-    id = RecordRefused.id
-
     def __init__(
         self,
         what: str,

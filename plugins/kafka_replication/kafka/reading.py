@@ -43,8 +43,6 @@ headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 class Truncated(Refused):
     """The log of a partition ends below what was read of it before."""
 
-    id = Refused.id
-
 
 class WithoutHeaders:
     """A message whose headers could not be read. The client must not be asked for them again: then it returns the

@@ -35,7 +35,8 @@
 
 ``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
 ``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays the same when the wording changes. It
-is the name of the class with dashes; a class that is renamed keeps the id that it had.
+is the name of the class with dashes; a class that is renamed keeps the id that it had. A class of another module has
+the id of its base.
 ``exit_code`` is that of a command that ends with the error.
 
 Collects the mistakes in several values of one request, so that one error names them all.
@@ -62,7 +63,7 @@ class ReplicationError(Exception):
     of_store = False  # whether the watermark store failed, and no cluster
 
     def __init_subclass__(cls) -> None:
-        if "id" not in vars(cls):
+        if cls.__module__ == __name__ and "id" not in vars(cls):
             cls.id = re.sub("(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
     def __init__(self, what: str, remedy: str = "") -> None:

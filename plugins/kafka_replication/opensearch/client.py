@@ -65,8 +65,6 @@ def checked(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 class Answer(ReplicationError):
     """An HTTP status that the caller has to judge. It never leaves this package."""
 
-    id = ReplicationError.id
-
     def __init__(self, what: str, status: int, kind: str, reason: str) -> None:
         super().__init__(what, "")
         self.status, self.kind, self.reason = status, kind, reason

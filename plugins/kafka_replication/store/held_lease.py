@@ -89,10 +89,10 @@ def _without_waiting(store: Leases, claim: Claim, terms: Terms, busy: Busy, wait
 class HeldLease:
     """Keeps a lease during a ``with`` block: a daemon thread renews it after each third of its duration.
 
-    Two renewals may fail before the lease can expire. It is lost when the store says that another attempt has it. If no
-    renewal succeeded for a whole duration, measured on this host's monotonic clock, then `check` asks the store.
-    Entering renews the lease at once, and raises Busy if it is lost already. At the end the lease is released, or else
-    reserved for the next task of the same run; ``release`` says when it is released.
+    Two renewals may fail before the lease can expire. `lost` becomes true when the store says that another attempt has
+    it. If no renewal succeeded for a whole duration, measured on this host's monotonic clock, then `check` asks the
+    store. Entering renews the lease at once, and raises Busy if it is lost already. At the end the lease is released,
+    or else reserved for the next task of the same run; ``release`` says when it is released.
     """
 
     def __init__(self, store: Leases, lease: Lease, terms: Terms, *, release: Release = "never") -> None:
@@ -105,6 +105,11 @@ class HeldLease:
         self._stop = threading.Event()
         self._renewing = threading.RLock()
         self._thread = threading.Thread(target=self._keep, name=f"lease of {lease.replication}", daemon=True)
+
+    @property
+    def lost(self) -> bool:
+        """True if another attempt has the lease."""
+        return self._gone is not None
 
     def check(self) -> None:
         """Raises Busy if the lease is lost: the work must stop.
