@@ -227,6 +227,7 @@ def _entry(
 def _line(
     planner: Planner, ledger: LedgerView, entry: PartitionPlan, asked: OffsetRange, again: Coverage
 ) -> BackfillLine:
+    """``ledger`` has also the entries of backfills to other target topics, which that of the ``planner`` has not."""
     topic, position = planner.snapshot.source[entry.key.source.topic], planner.ledger.positions.get(entry.key)
     log_start = topic.offsets(entry.key.source.partition).log_start
     removed = ledger[entry.key].gone() if position else Coverage()

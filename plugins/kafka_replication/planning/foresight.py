@@ -107,7 +107,7 @@ class SourceLoss:
         return f"{run}; raise retention.ms of {self.key.source.topic} on the source until it has caught up"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLoss:
     """Copies that the target drops soon after they are made: up to ``records`` of what is to be copied. The first one
     has the time ``oldest``. Times are in ms.
@@ -198,7 +198,7 @@ def target_loss(of: Waiting, *, oldest: int | None, young: int) -> TargetLoss | 
     old = of.to_copy.within(OffsetRange(of.first_to_copy, max(young, of.first_to_copy)))
     if oldest is None or of.target_keeps is None or not old:
         return None
-    return TargetLoss(of, oldest, of.target_keeps, old.span)
+    return TargetLoss(of=of, oldest=oldest, keeps=of.target_keeps, records=old.span)
 
 
 def findings(source: Iterable[SourceLoss], target: Iterable[TargetLoss] = ()) -> Iterator[Trouble]:
